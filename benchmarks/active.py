@@ -32,20 +32,19 @@ from numpy.typing import NDArray
 
 import gram
 import rounds
-from colonnade.kinds.regression.gradients.task import Gradients
+from colonnade.kinds.regression.task import GradientTask
 from colonnade.kinds.synthesis.mixture.task import Mixture
-from colonnade.kinds.tables.marginals import programs as marginals
-from colonnade.kinds.tables.marginals.blocks import Asked, Coded
-from colonnade.kinds.tables.marginals.task import Marginals
+from colonnade.kinds.tables import programs as marginals
+from colonnade.kinds.tables.task import CodedColumn, MarginalQuery, Marginals
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.observers import Inputs, Security
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.rows import Block, Rows
-from colonnade.protocols.session import play
+from colonnade.protocols.rows import ColumnBlock, Rows
+from colonnade.protocols.session import run_role
 from colonnade.protocols.task import Task
-from colonnade.tables.places import Places
+from colonnade.tables.slots import RowSlots
 from harness import PATIENCE, REST, Act, ClockedMeter, Place, Stage, in_processes
 
 OWNERS = ("bank", "clinic", "shop")
@@ -62,7 +61,7 @@ class Placed:
     """Rows in slots of a universe, for members that are hidden."""
 
     values: NDArray[np.float64]
-    places: Places
+    places: RowSlots
 
     @property
     def ids(self) -> list[str]:
@@ -100,12 +99,12 @@ class Case:
 def second_moments(rows: int, widths: tuple[int, ...], *, hidden: bool = False) -> Moments:
     """As PCA plans them: epsilon 1 for the analyst."""
     blocks = tuple(
-        Block(owner, tuple(f"c{i}" for i in range(width)), gram.CLIP)
+        ColumnBlock(owner, tuple(f"c{i}" for i in range(width)), gram.CLIP)
         for owner, width in zip(OWNERS, widths, strict=True)
     )
     trust = Trust(OWNERS, OWNERS, 1)
     draft = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=rows, noise=3, hidden=hidden)
-    return draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, trust))
+    return draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, trust))
 
 
 def table(rows: int, widths: tuple[int, ...], owner: str) -> gram.Stored:
@@ -120,7 +119,7 @@ def placed(size: int, widths: tuple[int, ...], owner: str) -> Placed:
     """The same for half of the slots of a universe, other ones at each owner."""
     draws = np.random.default_rng(OWNERS.index(owner))
     slots = np.sort(draws.choice(size, size // 2, replace=False)).astype(np.int64)
-    return Placed(table(size // 2, widths, owner).values, Places(slots, size, bytes(16)))
+    return Placed(table(size // 2, widths, owner).values, RowSlots(slots, size, bytes(16)))
 
 
 def codes(rows: int, each: int, size: int, owner: str) -> gram.Stored:
@@ -132,12 +131,12 @@ def codes(rows: int, each: int, size: int, owner: str) -> gram.Stored:
 
 def pairs(rows: int, each: int, size: int) -> Marginals:
     """Noisy counts by all columns and pairs of columns."""
-    coded = tuple(Coded(owner, f"c{i}", size) for owner in OWNERS for i in range(each))
+    coded = tuple(CodedColumn(owner, f"c{i}", size) for owner in OWNERS for i in range(each))
     places = range(len(coded))
-    asked = tuple(Asked(columns, 1) for columns in ((), *((i,) for i in places), *combinations(places, 2)))
+    asked = tuple(MarginalQuery(columns, 1) for columns in ((), *((i,) for i in places), *combinations(places, 2)))
     trust = Trust(OWNERS, OWNERS, 1)
     draft = Marginals(coded, asked, trust, rows_at_most=rows, noise=3)
-    return draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, trust))
+    return draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, trust))
 
 
 def cases(scale: float = 1.0) -> list[Case]:
@@ -201,7 +200,7 @@ def take_part(task: Task, program: Callable[[Any], Any], stage: Stage) -> dict[s
         found["wall"], found["thread"] = time.perf_counter() - begun, time.thread_time() - thread
         return result
 
-    played = play(Place(place, meter), task, timed, wait=PATIENCE)  # type: ignore[arg-type]
+    played = run_role(Place(place, meter), task, timed, wait=PATIENCE)  # type: ignore[arg-type]
     return {
         "cpu": time.process_time() - found["before"],
         "work": found["thread"] - sum(meter.wire.values()),
@@ -242,7 +241,7 @@ def compared(case: Case, repeats: int) -> dict[str, Any]:
 
 def iterated(repeats: int) -> dict[str, Any]:
     """Rounds of a logistic regression, which ``rounds.py`` measures in both ways."""
-    if Gradients.why_not_active is not None:
+    if GradientTask.why_not_active is not None:
         return {}
     ways = {}
     for way in (PLAIN, CHECKED):

@@ -34,7 +34,7 @@ from colonnade.kinds.split.encoders import OverRows, encoder_from
 from colonnade.kinds.split.learned_heads import SoftmaxHead
 from colonnade.models.pytorch import load_torch
 from colonnade.privacy import Trust
-from colonnade.protocols.messages import own_noise
+from colonnade.protocols.message_task import own_noise
 from colonnade.randomness import Stream
 
 ROWS, BATCH, STEPS = 5_000, 250, 60

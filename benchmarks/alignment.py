@@ -30,9 +30,9 @@ import pyarrow.parquet
 
 from colonnade.privacy import Trust
 from colonnade.protocols import align
-from colonnade.protocols.align import Aligning
+from colonnade.protocols.align import AlignmentTask
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import play
+from colonnade.protocols.session import run_role
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key
 from harness import PATIENCE, Act, Stage, free_ports, in_processes, resident
@@ -63,9 +63,9 @@ class Case:
         return self.rows - (self.parties - 1) * (self.rows // 10)
 
     @property
-    def task(self) -> Aligning:
+    def task(self) -> AlignmentTask:
         seats = self.owners if self.parties > 2 else (*self.owners, COORDINATOR)
-        return Aligning(Trust(self.owners, seats, 1), (Key("person_id"),), mode=self.mode, hidden=self.hidden)
+        return AlignmentTask(Trust(self.owners, seats, 1), (Key("person_id"),), mode=self.mode, hidden=self.hidden)
 
     @property
     def title(self) -> str:
@@ -121,7 +121,7 @@ def _take_part(stage: Stage, case: Case, folder: Path) -> dict[str, Any]:
             return align.coordinator(me, task)
         return align.owner(me, table.keys, task)
 
-    result = play(place, task, program, wait=PATIENCE).result
+    result = run_role(place, task, program, wait=PATIENCE).result
     if table is not None:
         found["rows"] = result.table(table).rows
     else:

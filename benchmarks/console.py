@@ -22,12 +22,11 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from colonnade.console.hub import HubDesk
-from colonnade.console.hub_pages import PAGES
-from colonnade.console.serve import Served, serve
-from colonnade.standing.desk import Desk
-from colonnade.standing.federation import HubPart, Members
-from colonnade.study.console_part import ConsolePart
+from colonnade.console.hub import HUB_PAGES, HubView
+from colonnade.console.server import ConsoleServer, serve_console
+from colonnade.federation.members import FederationMembers, HubPart
+from colonnade.federation.proposal_store import ProposalStore
+from colonnade.study.party_file import ConsoleSection
 from colonnade.wire import Identity
 
 LOADS = 100
@@ -37,12 +36,12 @@ REOPENED = 200
 """Connections that an attacker opens anew in a second."""
 
 
-def place(served: Served) -> tuple[str, int]:
+def place(served: ConsoleServer) -> tuple[str, int]:
     """Host and port."""
     return "127.0.0.1", int(served.url.rpartition(":")[2])
 
 
-def sign_in(served: Served) -> str:
+def sign_in(served: ConsoleServer) -> str:
     """The cookie of a person who signed in."""
     token = served.link("Ada", "viewer").rpartition("=")[2]
     with closing(http.client.HTTPConnection(*place(served), timeout=60)) as line:
@@ -51,7 +50,7 @@ def sign_in(served: Served) -> str:
         return line.getresponse().headers["set-cookie"].split(";")[0]
 
 
-def loads(served: Served, cookie: str) -> tuple[list[float], int]:
+def loads(served: ConsoleServer, cookie: str) -> tuple[list[float], int]:
     """Seconds of each load on a connection of its own, and how many failed."""
     taken, failed = [], 0
     for _ in range(LOADS):
@@ -102,7 +101,7 @@ def hold(where: tuple[str, int], said: bytes, count: int, buffer: int | None, re
 
 
 @contextmanager
-def held(served: Served, said: bytes, count: int = MANY, buffer: int | None = None) -> Iterator[None]:
+def held(served: ConsoleServer, said: bytes, count: int = MANY, buffer: int | None = None) -> Iterator[None]:
     """Such an attacker, in a process of its own."""
     context = multiprocessing.get_context("spawn")
     ready = context.Event()
@@ -117,7 +116,7 @@ def held(served: Served, said: bytes, count: int = MANY, buffer: int | None = No
         attacker.join()
 
 
-def row(name: str, served: Served, cookie: str) -> None:
+def row(name: str, served: ConsoleServer, cookie: str) -> None:
     """One line of the table."""
     taken, failed = loads(served, cookie)
     median, high, most = (1000 * float(np.quantile(taken, q)) for q in (0.5, 0.99, 1.0))
@@ -131,13 +130,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         key = Identity.create("coordinator").certificate
-        members = Members(
+        members = FederationMembers(
             "a federation", "127.0.0.1:9300", {"coordinator": key}, {"coordinator": "hub"}, None, folder / "F"
         )
-        view = HubDesk(Desk(folder / "hub", members, HubPart()), folder / "results")
+        view = HubView(ProposalStore(folder / "hub", members, HubPart()), folder / "results")
         for _ in range(500):
             view.audit.add("Ada", "viewer", "looked", None, "x" * 1000)
-        served = serve(view, folder / "console", ConsolePart(listen="127.0.0.1:0"), dict, PAGES)
+        served = serve_console(view, folder / "console", ConsoleSection(listen="127.0.0.1:0"), dict, HUB_PAGES)
         cookie = sign_in(served)
         host = f"127.0.0.1:{place(served)[1]}"
         long_page = f"GET /log HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n".encode()

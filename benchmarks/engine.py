@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem
-from colonnade.mpc.fixed import functions
-from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
+from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine
+from colonnade.mpc.fixed_point import functions
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine, FixedPointShares
 from colonnade.protocols.roles import COORDINATOR
 from harness import PATIENCE, Act, Stage, in_processes as played_in_processes, in_threads as played_in_threads
 from loopback import Figures, Shape, arithmetic_options, error, operands, sweep, typical
@@ -72,16 +72,16 @@ class Seat:
 
     def __init__(self, name: str, links: dict[str, Any], operation: str) -> None:
         system = ResidueSystem(PRIMES[: PRIMES_FOR[operation]])
-        self.hand = Hand(name, Committee(SEATS, 1, system), links)
-        self.engine, self.operation = FixedPoint(self.hand, FRACTION), operation
+        self.hand = ShareEngine(name, Committee(SEATS, 1, system), links)
+        self.engine, self.operation = FixedPointEngine(self.hand, FRACTION), operation
 
-    def share(self, owner: str, values: np.ndarray) -> Fixed:
+    def share(self, owner: str, values: np.ndarray) -> FixedPointShares:
         """The owner deals its numbers, the others receive them."""
         whole = np.rint(values * 2.0**FRACTION).astype(np.int64)
         shares = self.hand.deal(whole) if owner == self.hand.name else self.hand.receive(owner, values.shape)
         return self.engine.from_shares(shares, LARGEST << FRACTION)
 
-    def run(self, x: Fixed, y: Fixed) -> Fixed:
+    def run(self, x: FixedPointShares, y: FixedPointShares) -> FixedPointShares:
         """The operation, from shares to shares."""
         engine = self.engine
         if self.operation == "multiply":
@@ -102,7 +102,7 @@ class Seat:
         """Make it ahead."""
         self.engine.masks.prepare(needed)
 
-    def open(self, number: Fixed) -> np.ndarray:
+    def open(self, number: FixedPointShares) -> np.ndarray:
         """What the numbers are."""
         shares = number.shares
         self.hand.send_opening(shares, SEATS)

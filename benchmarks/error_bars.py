@@ -25,16 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds import LogisticRegression
-from colonnade.kinds.regression.gradients.descent import Descent, Learned
-from colonnade.kinds.regression.gradients.integers import noise_shares, quantise, scores
-from colonnade.kinds.regression.gradients.task import Gradients
-from colonnade.kinds.regression.quadratic import steepness
+from colonnade.kinds.regression.gradient_descent import GradientDescent, LearnedWeights
+from colonnade.kinds.regression.least_squares import steepness
+from colonnade.kinds.regression.programs import integer_scores, noise_shares, quantise
+from colonnade.kinds.regression.task import GradientTask
 from colonnade.models import Roster
 from colonnade.models.design import weighted_rows
-from colonnade.protocols.batches import batch_secret, batches
-from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.iteration import batch_secret, iterate_batches
+from colonnade.protocols.moments.programs import OwnMoments, exact_gram, sample_noise_share
+from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.randomness import Stream
 from colonnade.tables import Dataset, Flag, Number, Table
 from research.datasets import load_dataset
@@ -126,8 +125,8 @@ class People:
 
 
 def _encoded(table: Table, fitted: LogisticRegression, party: str) -> Vector:
-    centred = fitted.design_.centred(party)
-    found: Vector = centred.features(table).matrix() + centred.middle[: len(centred.feature_names)]
+    centred = fitted.design_.centred_columns(party)
+    found: Vector = centred.centre_features(table).matrix() + centred.middle[: len(centred.feature_names)]
     return found
 
 
@@ -139,19 +138,19 @@ def _from_moments(
         np.vstack(list(weighted_rows(party, people.tables[party], model.label, task).blocks(task.block_rows)))
         for party in task.owners
     ]
-    whole = [OwnBlock(task, party).quantise(part, stream) for party, part in zip(task.owners, rows, strict=True)]
+    whole = [OwnMoments(task, party).quantise(part, stream) for party, part in zip(task.owners, rows, strict=True)]
     joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
     exact = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights
     true = None
     for _ in range(fits):
-        noise = sum(noise_share(task, stream) for _ in task.owners)
+        noise = sum(sample_noise_share(task, stream) for _ in task.owners)
         model.conclude(people.roster, task, NoisyMoments(task, exact + noise))
         true = people.least_squares(model) if true is None else true
         yield true
 
 
 def _from_gradients(
-    people: People, model: LogisticRegression, task: Gradients, fits: int, stream: Stream
+    people: People, model: LogisticRegression, task: GradientTask, fits: int, stream: Stream
 ) -> Iterator[Vector]:
     """Rounds with and without noise over the same batches; after each, the weights without noise."""
     parts = {party: model._for_gradients(party, people.tables[party], task) for party in task.owners}
@@ -162,11 +161,13 @@ def _from_gradients(
     x = np.hstack([*whole, np.full((len(labels), 1), float(task.constant))])
     signs, ids = 1 - 2 * np.rint(labels), [str(index) for index in range(len(x))]
     for _ in range(fits):
-        quiet, noisy = Descent(task), Descent(task)
-        for batch in batches(task, len(x), batch_secret(task, stream.bytes(32), ids)):
+        quiet, noisy = GradientDescent(task), GradientDescent(task)
+        for batch in iterate_batches(task, len(x), batch_secret(task, stream.bytes(32), ids)):
             rows, sign = x[batch], signs[batch]
             for descent in (quiet, noisy):
-                total = (rows.T @ scores(rows @ descent.integer_weights.T.astype(float), sign, task)).reshape(-1)
+                total = (rows.T @ integer_scores(rows @ descent.integer_weights.T.astype(float), sign, task)).reshape(
+                    -1
+                )
                 if descent is noisy:
                     total = total + sum(noise_shares(task, 1, stream)[0] for _ in task.owners)
                 descent.step(total)
@@ -175,7 +176,7 @@ def _from_gradients(
         yield true
 
 
-def _weights(people: People, model: LogisticRegression, learned: Learned) -> Vector:
+def _weights(people: People, model: LogisticRegression, learned: LearnedWeights) -> Vector:
     model.conclude(people.roster, learned.task, learned)
     return np.append(model.coef_[0], model.intercept_)
 
@@ -188,7 +189,7 @@ def measured(name: str, method: str, epsilon: float, fits: int, people: People) 
     cell = Cell(model, [], [], [], [])
     found = (
         _from_gradients(people, model, task, fits, stream)
-        if isinstance(task, Gradients)
+        if isinstance(task, GradientTask)
         else _from_moments(people, model, task, fits, stream)
     )
     for true in found:

@@ -26,20 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds import PCA, Synthesizer
-from colonnade.kinds.pca.component_errors import errors, mean_deviations
-from colonnade.kinds.pca.directions import programs as power
-from colonnade.kinds.pca.directions.search import NoisyProducts
+from colonnade.kinds.pca import programs as power
+from colonnade.kinds.pca.component_errors import component_errors, mean_deviations
 from colonnade.kinds.pca.model import signed, top_eigenvectors
+from colonnade.kinds.pca.subspace_iteration import NoisyProducts
 from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.shares import means, shares
 from colonnade.kinds.synthesis.tree import fit_tree
-from colonnade.kinds.tables.layout import Layout
-from colonnade.kinds.tables.marginals import programs as marginals
-from colonnade.kinds.tables.marginals.published import NoisyMarginals
-from colonnade.kinds.tables.release import Release
+from colonnade.kinds.tables import programs as marginals
+from colonnade.kinds.tables.layout import TableLayout
+from colonnade.kinds.tables.release import MarginalsRelease, NoisyMarginals
 from colonnade.models import Roster
-from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
-from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.programs import OwnMoments, exact_gram, sample_noise_share
+from colonnade.protocols.moments.task import NoisyMoments
 from colonnade.randomness import Stream
 from colonnade.tables import Dataset, read_table
 from research.datasets import load_dataset
@@ -99,7 +98,7 @@ def components(data: Dataset, epsilon: float, runs: int, method: str = "moments"
         spectrum = result.spectrum(center=True)
         variances, own = result.components(KEPT, center=True)
         own = signed(own)
-        bars = errors(result, spectrum, own, variances, center=True)
+        bars = component_errors(result, spectrum, own, variances, center=True)
         exact = vectors * np.sign((own * vectors).sum(axis=1))[:, None]
         apart = np.array(bars.first) == np.array(bars.last)
         held = (bars.low <= exact) & (exact <= bars.high)
@@ -119,11 +118,11 @@ def components(data: Dataset, epsilon: float, runs: int, method: str = "moments"
 def _moments(parts: Mapping[str, Matrix], task: Any, runs: int) -> Iterator[NoisyMoments]:
     draws = streams("moments", task.noise)
     first = next(draws)
-    whole = [OwnBlock(task, owner).quantise(parts[owner], first) for owner in task.owners]
+    whole = [OwnMoments(task, owner).quantise(parts[owner], first) for owner in task.owners]
     joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
     entries = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights
     for stream, _ in zip(draws, range(runs), strict=False):
-        yield NoisyMoments(task, entries + sum(noise_share(task, stream) for _ in task.owners))
+        yield NoisyMoments(task, entries + sum(sample_noise_share(task, stream) for _ in task.owners))
 
 
 def _products(parts: Mapping[str, Matrix], task: Any, runs: int) -> Iterator[NoisyProducts]:
@@ -135,15 +134,15 @@ def cells(data: Dataset, epsilon: float, runs: int) -> dict[str, float]:
     """How often intervals of shares and of means of bins hold."""
     model = Synthesizer(epsilon={"analyst": epsilon}, bins=8, model="tree", rows_at_most=2 * data.rows)
     task = model.plan(Roster.of(data.schemas))
-    layout = Layout.of(data.schemas, 8)
+    layout = TableLayout.of(data.schemas, 8)
     tables = {party: read_table(data.arrow[party], schema, id="person_id") for party, schema in data.schemas.items()}
     codes = {party: layout.codes(party, tables[party]) for party in data.schemas}
     exact, joint = marginals.reference(codes, replace(task, hidden=False)), np.hstack(list(codes.values()))
-    names = layout.called(range(len(layout.free)))
+    names = layout.column_names(range(len(layout.free)))
     held, mean_held, widths, clear, fitted = [], [], [], [], None
     for stream, _ in zip(streams("marginals", task.noise), range(runs), strict=False):
         noisy = exact + sum(task.additive.draw((task.entries,), stream) for _ in task.owners)
-        release = Release.of(NoisyMarginals(task, noisy))
+        release = MarginalsRelease.of(NoisyMarginals(task, noisy))
         fitted = fitted or fit_tree(layout.sizes, release.count, release.parts)
         people = Population(layout, release, fitted, ())
         for column, own in enumerate(shares(people).values()):

@@ -37,11 +37,11 @@ import pyarrow.parquet
 
 from colonnade.kinds.glm.model import GLM
 from colonnade.models import Roster
-from colonnade.privacy.additive import AdditiveNoise
+from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import play
+from colonnade.protocols.session import run_role
 from colonnade.tables import Schema, flag, number, read_table
-from colonnade.tables.dataset import PERSON_ID, person_ids
+from colonnade.tables.datasets import PERSON_ID, person_ids
 from harness import PATIENCE, Act, Stage, in_processes
 from research.reproduce.results import PROVEN, Group, Row, write_csv
 
@@ -130,7 +130,7 @@ def _take_part(fit: Fit, folder: Path, stage: Stage) -> dict[str, Any]:
         clock["ended"] = time.perf_counter()
         return outcome
 
-    played = play(place, task, program, wait=PATIENCE)
+    played = run_role(place, task, program, wait=PATIENCE)
     phases = {name: phase.wall for name, phase in played.phases.items()}
     cpu = time.process_time() - cpu
     return clock | {"cpu": cpu, "sent": place.counters.total.sealed_sent, "phases": phases}

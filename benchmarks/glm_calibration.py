@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies 
 
 import numpy as np
 
-from colonnade.kinds.glm.kept_scores.model import KeptScores
+from colonnade.kinds.glm.kept_scores import KeptScores
 from colonnade.kinds.glm.model import GLM
-from colonnade.models.assessment import Assessment, assess
+from colonnade.models.assessment import Assessment, assess_chances
 from research.datasets import catalog
 from research.datasets.catalog import Layout
 from research.datasets.named import load_dataset
@@ -69,16 +69,16 @@ def assessed(name: str, runs: int) -> Iterator[_ROW]:
         for epsilon in EPSILONS:
             model = GLM(label=people.dataset.label, epsilon=epsilon, rows=len(learned))
             model.simulate(known, people.roster, stream(0, "fit", name, run, epsilon))
-            yield name, epsilon, "all weights", assess(truth, model.predict_proba(new, same_order=True)[:, 1])
+            yield name, epsilon, "all weights", assess_chances(truth, model.predict_proba(new, same_order=True)[:, 1])
             question = KeptScores(model, epsilon=epsilon, rows_at_most=len(other))
             found = question.simulate(new, people.roster, stream(0, "question", name, run, epsilon)).joint
             assert found.probabilities is not None and found.own_probabilities is not None  # noqa: PT018
-            yield name, epsilon, "asked", assess(truth[by_id], found.probabilities[:, 1])
-            yield name, epsilon, "own columns", assess(truth[by_id], found.own_probabilities[:, 1])
+            yield name, epsilon, "asked", assess_chances(truth[by_id], found.probabilities[:, 1])
+            yield name, epsilon, "own columns", assess_chances(truth[by_id], found.own_probabilities[:, 1])
             for kind, given in VARIANTS.items() if epsilon in VARIED else ():
                 model = GLM(label=people.dataset.label, epsilon=epsilon, rows=len(learned), **given)
                 model.simulate(known, people.roster, stream(0, "fit", name, run, epsilon))
-                yield name, epsilon, kind, assess(truth, model.predict_proba(new, same_order=True)[:, 1])
+                yield name, epsilon, kind, assess_chances(truth, model.predict_proba(new, same_order=True)[:, 1])
 
 
 def best(found: Assessment) -> float:

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.privacy import Trust, parse_budgets
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.moments.task import ColumnBlock, Moments, NoisyMoments
 from harness import ALIGN, Job, Outcome, Report, command, free_ports, run
 
 ROWS, COLUMNS, SMALL = 195_666, 39, 50_000
@@ -83,10 +82,10 @@ def stored(rows: int, owner: str) -> Stored:
 def make_task() -> Moments:
     """As PCA plans it: epsilon 1 for the analyst."""
     trust = Trust(OWNERS, OWNERS, 1)
-    blocks = tuple(Block(owner, tuple(f"c{i}" for i in range(COLUMNS)), CLIP) for owner in OWNERS)
+    blocks = tuple(ColumnBlock(owner, tuple(f"c{i}" for i in range(COLUMNS)), CLIP) for owner in OWNERS)
     draft = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=200_000, noise=3, block_rows=_CHUNK)
     budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
-    task = draft.calibrated(budgets)
+    task = draft.calibrate(budgets)
     assert len(task.committee.system.primes) == 2
     return task
 

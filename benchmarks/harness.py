@@ -22,16 +22,25 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.cli.lean import keep_memory, without_pandas
+from colonnade.cli.process_tuning import keep_memory, without_pandas
 from colonnade.protocols.joint_sum import engine
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
-from colonnade.protocols.roles import COORDINATOR, Meter
+from colonnade.protocols.roles import COORDINATOR, PhaseMeter
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.session import Played, play
+from colonnade.protocols.session import RunResult, run_role
 from colonnade.randomness import Stream
-from colonnade.wire import Certificate, Endpoint, Hub, Identity, Network, Room, RoomPlace, dial
-from colonnade.wire.direct import Direct
+from colonnade.wire import (
+    Certificate,
+    Endpoint,
+    Hub,
+    Identity,
+    InMemoryEndpoint,
+    InMemoryNetwork,
+    SimulatedNetwork,
+    dial,
+)
+from colonnade.wire.link_offers import DirectLinkSettings
 
 PATIENCE = 120.0
 
@@ -41,7 +50,7 @@ class Stage:
     """A participant's name, and how it takes its place among the others."""
 
     name: str
-    join: Callable[[], Endpoint | RoomPlace]
+    join: Callable[[], Endpoint | InMemoryEndpoint]
 
 
 Act = Callable[[Stage], Any]
@@ -78,11 +87,11 @@ def in_processes(names: Sequence[str], prepare: Prepare, *, direct: bool = False
     return found
 
 
-def linking(name: str, ports: Mapping[str, int]) -> Direct | None:
+def linking(name: str, ports: Mapping[str, int]) -> DirectLinkSettings | None:
     """How a participant takes part in direct links, if there are any."""
     if not ports:
         return None
-    return Direct() if name == COORDINATOR else Direct(f"127.0.0.1:{ports[name]}")
+    return DirectLinkSettings() if name == COORDINATOR else DirectLinkSettings(f"127.0.0.1:{ports[name]}")
 
 
 def _act_on_bell(
@@ -103,9 +112,9 @@ def _act_on_bell(
         hub.stop()
 
 
-def in_threads(names: Sequence[str], prepare: Prepare, network: Network | None = None) -> dict[str, Any]:
+def in_threads(names: Sequence[str], prepare: Prepare, network: SimulatedNetwork | None = None) -> dict[str, Any]:
     """The same in threads of this process, messages copied and not sealed; with ``network`` they seem to travel."""
-    room = Room(names, network)
+    room = InMemoryNetwork(names, network)
     acts, found = {name: prepare(name) for name in names}, {}
 
     def take_part(name: str) -> None:
@@ -295,7 +304,7 @@ def _measured(
         with clock.running(), meter.phase(REST):
             return program(me)
 
-    played: Played[Any] = play(Place(place, meter), job.task, timed, wait=PATIENCE)
+    played: RunResult[Any] = run_role(Place(place, meter), job.task, timed, wait=PATIENCE)
     done = time.process_time()
     phases = {name: phase.cpu for name, phase in played.phases.items()}
     phases[REST] -= sum(value for name, value in phases.items() if name != REST)
@@ -319,7 +328,7 @@ def _measured(
     )
 
 
-class ClockedMeter(Meter):
+class ClockedMeter(PhaseMeter):
     """A meter that knows which phase it is in, so that messages can be charged to it."""
 
     def __init__(self) -> None:

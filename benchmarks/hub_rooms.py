@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ConnectError
-from colonnade.wire import Caller, Certificate, Hub, HubLimits, Identity, Service, dial
+from colonnade.wire import Certificate, Hub, HubClient, HubLimits, HubService, Identity, dial
 
 PAGE = Path(__file__).parent / "results" / "hub-rooms.md"
 PARTIES = ("bank", "shop")
@@ -78,7 +78,7 @@ def serve(pipe: Connection, folder: str) -> None:
         return json.dumps(found).encode()
 
     answers = {"Open": opened, "Close": closed, "CloseFull": closed_if_full, "Figures": figures}
-    services = [Service("colonnade.Soak", method, answer) for method, answer in answers.items()]
+    services = [HubService("colonnade.Soak", method, answer) for method, answer in answers.items()]
     with Hub(identity, pins, services=services, rooms={}, limits=HubLimits()) as hub:
         pipe.send(hub.address)
         pipe.recv()
@@ -124,7 +124,7 @@ def soak(rooms: int) -> list[dict[str, Any]]:
         hub = spawn.Process(target=serve, args=(far, folder), daemon=True)
         hub.start()
         address, found = pipe.recv(), []
-        with Caller(address, identities["bank"], pins["coordinator"]) as caller, ThreadPoolExecutor(2) as pool:
+        with HubClient(address, identities["bank"], pins["coordinator"]) as caller, ThreadPoolExecutor(2) as pool:
             for number in range(1, rooms + 1):
                 room, cut = f"{number:032x}.1", not number % 4
                 caller.ask("colonnade.Soak", "Open", room.encode())

@@ -26,11 +26,11 @@ from statistics import median, quantiles
 from typing import Any
 
 from colonnade.errors import ColonnadeError
-from colonnade.wire import Certificate, Hub, HubLimits, Identity, dial, envelope
-from colonnade.wire.hub_carrier import _Line
-from colonnade.wire.packet import MAX_PACKET, Kind, pack
+from colonnade.wire import Certificate, Hub, HubLimits, Identity, dial, packets
+from colonnade.wire.hub_connection import _HubStream
+from colonnade.wire.packets import MAX_PACKET, PacketKind, pack_packet
+from colonnade.wire.peer_liveness import WireLimits
 from colonnade.wire.quota import UNLIMITED
-from colonnade.wire.watch import Limits
 
 PAGE = Path(__file__).parent / "results" / "hub-tenants.md"
 ROUNDS = 1500
@@ -115,9 +115,9 @@ def make_noise(pipe: Connection, folder: str, port: int, number: int) -> None:
     os.nice(19)
     everybody, sent = Folder(folder), [0]
     sender, pusher, reader, deaf = tenant(number)
-    parcel = pack(Kind.DATA, 1, 0, 0, 0, bytes(MAX_PACKET - 4096))
+    parcel = pack_packet(PacketKind.DATA, 1, 0, 0, 0, bytes(MAX_PACKET - 4096))
     for name, target in ((sender, reader), (pusher, deaf)):
-        flood = envelope.prefix(name, target) + parcel
+        flood = packets.envelope_prefix(name, target) + parcel
         _beside(lambda name=name, flood=flood: _pour(everybody, port, name, f"noisy{number}", flood, sent))
     _beside(lambda: _read(everybody, port, reader, f"noisy{number}", deaf=False))
     _beside(lambda: _read(everybody, port, deaf, f"noisy{number}", deaf=True))
@@ -128,12 +128,12 @@ def read_slowly(pipe: Connection, folder: str, port: int) -> None:
     """Members with many places who do not read, and one who sends to all of them."""
     os.nice(19)
     everybody, sent = Folder(folder), [0]
-    parcel = pack(Kind.DATA, 1, 0, 0, 0, bytes(MAX_PACKET - 4096))
+    parcel = pack_packet(PacketKind.DATA, 1, 0, 0, 0, bytes(MAX_PACKET - 4096))
     for number in range(SLOW_ROOMS):
         for name in SLOW:
             _beside(lambda name=name, room=f"slow{number}": _read(everybody, port, name, room, deaf=True))
     for number, name in enumerate(SLOW):
-        flood = envelope.prefix("pusher0", name) + parcel
+        flood = packets.envelope_prefix("pusher0", name) + parcel
         _beside(lambda flood=flood, room=f"slow{number}": _pour(everybody, port, "pusher0", room, flood, sent))
     _until_told(pipe, sent)
 
@@ -177,9 +177,9 @@ def _read(everybody: Folder, port: int, name: str, room: str, *, deaf: bool) -> 
             pass
 
 
-def _line(everybody: Folder, port: int, name: str, room: str) -> _Line:
-    line = _Line(
-        f"127.0.0.1:{port}", everybody.identity(name), everybody.pins["coordinator"], 1, Limits.heartbeat, room
+def _line(everybody: Folder, port: int, name: str, room: str) -> _HubStream:
+    line = _HubStream(
+        f"127.0.0.1:{port}", everybody.identity(name), everybody.pins["coordinator"], 1, WireLimits.heartbeat, room
     )
     line.await_roster(60.0)
     return line

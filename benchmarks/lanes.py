@@ -338,9 +338,9 @@ def _account(run: dict[str, Any]) -> dict[str, float]:
 def predicted(path: Path, case: Case) -> dict[str, Any]:
     """By the model, of this study on this machine."""
     from colonnade.study import Study
-    from colonnade.study.scale import BUILT_IN, Fleet, estimate, work_of_study
+    from colonnade.study.scale import BUILT_IN, WorkerFleet, estimate, work_of_study
 
-    fleet = Fleet(case.workers, bandwidth=1e12, cores=os.cpu_count(), links=case.links)
+    fleet = WorkerFleet(case.workers, bandwidth=1e12, cores=os.cpu_count(), links=case.links)
     guess = estimate(work_of_study(Study.load(path), case.rows, case.partitions), fleet, BUILT_IN.constants)
     return {
         "cpu": 3600 * guess.core_hours,
@@ -355,11 +355,11 @@ def predicted(path: Path, case: Case) -> dict[str, Any]:
 
 def billion(columns: int = 200) -> str:
     """The prediction for the size that cannot be measured here."""
-    from colonnade.cli.scaling import clock, size
-    from colonnade.study.scale import BUILT_IN, Fleet
+    from colonnade.cli.run_estimates import clock, size
+    from colonnade.study.scale import BUILT_IN, WorkerFleet
     from scale import predicted as by_model
 
-    found = by_model(10**9, columns, Fleet(64, 4, 1.25e9), BUILT_IN)
+    found = by_model(10**9, columns, WorkerFleet(64, 4, 1.25e9), BUILT_IN)
     worker = max(party.worker_memory for party in found.parties)
     head = max(party.head_memory for party in found.parties)
     return (
@@ -398,7 +398,7 @@ def least(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def sizes_page(every: list[dict[str, Any]]) -> list[str]:
-    from colonnade.cli.scaling import size
+    from colonnade.cli.run_estimates import size
 
     runs = least(every)
 
@@ -433,7 +433,7 @@ def sizes_page(every: list[dict[str, Any]]) -> list[str]:
 
 
 def compare_page(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
-    from colonnade.cli.scaling import size
+    from colonnade.cli.run_estimates import size
 
     lines = [
         "| rows | | processor time | a row | heads | workers in lanes | all else | clock | largest process | disk |",

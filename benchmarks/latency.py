@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from colonnade import PCA, Federation, LogisticRegression, Party, Schema, flag, number
 from colonnade.models import Estimator
-from colonnade.protocols.session import Played
-from colonnade.wire import Network
+from colonnade.protocols.session import RunResult
+from colonnade.wire import SimulatedNetwork
 from engine import SEATS, Seat
 from harness import Stage, command, in_threads
 from loopback import operands
@@ -47,7 +47,7 @@ class Timed(Federation):
 
     seconds = 0.0
 
-    def run(self, *arguments: Any) -> Played[Any]:
+    def run(self, *arguments: Any) -> RunResult[Any]:
         begun = time.perf_counter()
         try:
             return super().run(*arguments)
@@ -55,7 +55,7 @@ class Timed(Federation):
             self.seconds = time.perf_counter() - begun
 
 
-def study(make: Callable[[], Estimator], network: Network) -> float:
+def study(make: Callable[[], Estimator], network: SimulatedNetwork) -> float:
     """Seconds of one study of 1,000 rows by 12 columns."""
     people = Timed(_parties(), network=network)
     make().fit(people)
@@ -76,7 +76,7 @@ def _parties() -> list[Party]:
     return parties
 
 
-def operation(name: str, network: Network) -> float:
+def operation(name: str, network: SimulatedNetwork) -> float:
     """Seconds of one operation on shares, with its masks made ahead; the slowest seat's."""
     return max(in_threads(SEATS, partial(_prepare, operation=name), network).values())
 
@@ -104,14 +104,16 @@ def _take_part(stage: Stage, operation: str) -> float:
 
 def measure(repeats: int = 3) -> dict[str, Any]:
     """Seconds of everything at every round trip: the median of some runs."""
-    what: dict[str, Callable[[Network], float]] = {name: partial(study, make) for name, make in STUDIES.items()}
+    what: dict[str, Callable[[SimulatedNetwork], float]] = {
+        name: partial(study, make) for name, make in STUDIES.items()
+    }
     size = " x ".join(map(str, SHAPE))
     what |= {f"{title}, {size}": partial(operation, name) for name, title in OPERATIONS.items()}
     found: dict[str, Any] = {"round_trips": ROUND_TRIPS, "bytes_per_second": BYTES_PER_SECOND, "seconds": {}}
     for name, run in what.items():
-        run(Network(0.0))  # what is loaded and cached once does not count
+        run(SimulatedNetwork(0.0))  # what is loaded and cached once does not count
         found["seconds"][name] = [
-            median(run(Network(trip, BYTES_PER_SECOND)) for _ in range(repeats)) for trip in ROUND_TRIPS
+            median(run(SimulatedNetwork(trip, BYTES_PER_SECOND)) for _ in range(repeats)) for trip in ROUND_TRIPS
         ]
     return found
 

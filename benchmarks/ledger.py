@@ -22,16 +22,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from colonnade.privacy import Entry, Ledger, Observer, SkellamRelease, Trust, epsilon, parse_budgets, views
-from colonnade.privacy.ledger.caps import Period
-from colonnade.privacy.ledger.file import add, append
-from colonnade.privacy.ledger.people import People
+from colonnade.privacy import Ledger, LedgerEntry, Observer, SkellamRelease, Trust, epsilon, parse_budgets, views
+from colonnade.privacy.ledger.caps import CapPeriod
+from colonnade.privacy.ledger.participants import StudyParticipants
+from colonnade.privacy.ledger.storage import append_change, insert_entry
 
 SIZES = (10, 229, 1_000, 10_000)
 PARTNERS = 12
 DELTA = 1e-5
 CAPS = parse_budgets(3.0, DELTA)
-PERIODS = [Period(30, parse_budgets(1.0, DELTA))]
+PERIODS = [CapPeriod(30, parse_budgets(1.0, DELTA))]
 TIMES = 25
 START = datetime(2030, 1, 1, tzinfo=UTC)
 MOST_SECONDS = 0.05
@@ -56,7 +56,7 @@ def asked(number: int) -> tuple[Any, ...]:
     return [study(number)], trust(number), CAPS, PERIODS, keys(number)
 
 
-def reserve(ledger: Ledger, number: int) -> Entry:
+def reserve(ledger: Ledger, number: int) -> LedgerEntry:
     events, *rest = asked(number)
     return ledger.reserve(f"s{number}", "d" * 64, events, *rest)
 
@@ -67,11 +67,11 @@ def fill(path: Path, size: int) -> None:
     with ledger._file.writing() as base:
         for number in range(size - 1):
             at = (START + timedelta(hours=3 * number)).isoformat(timespec="milliseconds")
-            people = People.of("bank", keys(number), trust(number)).to_json()
+            people = StudyParticipants.of("bank", keys(number), trust(number)).to_json()
             events = json.dumps([study(number).to_dict()])
-            entry = add(base, f"s{number}", "d" * 64, at, events, trust(number).to_json(), people)
+            entry = insert_entry(base, f"s{number}", "d" * 64, at, events, trust(number).to_json(), people)
             for state in ("sent", "committed"):
-                append(base, entry, state, at)
+                append_change(base, entry, state, at)
     reserve(Ledger(path, owner="bank", clock=lambda: START + timedelta(hours=3 * size)), size - 1)
 
 
@@ -83,7 +83,7 @@ def measure(path: Path, size: int) -> dict[str, float]:
     clock, processor, whole = [], [], []
     for number in range(size, size + TIMES):
         start = time.perf_counter()
-        ledger.ended_early(days=30)
+        ledger.count_aborted_studies(days=30)
         ledger.note_time()
         ledger.check(f"s{number}", *asked(number))
         begun, used = time.perf_counter(), time.process_time()

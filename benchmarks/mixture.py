@@ -27,12 +27,12 @@ from colonnade.kinds.synthesis.mixture.inference import Variational
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
 from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
 from colonnade.privacy import parse_budgets
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import play
+from colonnade.protocols.session import run_role
 from colonnade.randomness import Stream
-from colonnade.tables.dataset import Dataset
+from colonnade.tables.datasets import Dataset
 from gram import Stored
 from harness import PATIENCE, Act, Stage, command, in_processes, in_threads
 from research.synthesis.layouts import bench
@@ -69,7 +69,7 @@ def make_task(data: Dataset, rounds: int) -> Mixture:
     )
     trust = Roster.of(data.schemas).trust
     draft = Mixture(parts, COMPONENTS, trust, "poisson", data.rows, BATCH, PLANNED_ROUNDS, 3, "linear", vector_bits=26)
-    task = draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, trust))
+    task = draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, trust))
     return replace(task, rounds=rounds)
 
 
@@ -99,7 +99,7 @@ def _take_part(task: Mixture, own: Timed, rows: Stored | None, stage: Stage) -> 
         return programs.coordinator(me, task, own) if rows is None else programs.owner(me, rows, task, own)
 
     cpu = time.process_time()
-    found = play(place, task, program, wait=PATIENCE).result
+    found = run_role(place, task, program, wait=PATIENCE).result
     phases = meters[0].phases
     return {
         "state": found.state,

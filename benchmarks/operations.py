@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem
-from colonnade.mpc.fixed import functions
-from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
+from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine
+from colonnade.mpc.fixed_point import functions
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine, FixedPointShares
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "fixed-point.md"
 BEGIN, END = "<!-- operations -->", "<!-- end of operations -->"
 BEGIN_CHECKED, END_CHECKED = "<!-- checked operations -->", "<!-- end of checked operations -->"
 FRACTION, BITS, COUNT = 20, 26, 4096
-Operation = Callable[[FixedPoint, Fixed], object]
+Operation = Callable[[FixedPointEngine, FixedPointShares], object]
 OPERATIONS: Mapping[str, tuple[str, Operation]] = {
     "sum, difference, product with a public number": ("exact", lambda e, x: e.add(x, x)),
     "`multiply`, `truncate`": ("below `ulps` units", lambda e, x: e.multiply(x, x)),
@@ -40,7 +40,7 @@ OPERATIONS: Mapping[str, tuple[str, Operation]] = {
 }
 
 
-def _whole(engine: FixedPoint, number: Fixed) -> Fixed:
+def _whole(engine: FixedPointEngine, number: FixedPointShares) -> FixedPointShares:
     return engine.from_shares(number.shares, number.bound, 0)
 
 
@@ -85,10 +85,10 @@ def _average(counts: Sequence[Count]) -> Count:
     return Count(max(one.rounds for one in counts), sum(one.sent for one in counts) / len(counts))
 
 
-def _measure(hand: Hand, count: Count, operation: Operation) -> tuple[Count, Count]:
+def _measure(hand: ShareEngine, count: Count, operation: Operation) -> tuple[Count, Count]:
     values = np.arange(COUNT) + 1
     shares = hand.deal(values) if hand.name == "n0" else hand.receive("n0", values.shape)
-    engine = FixedPoint(hand, FRACTION)
+    engine = FixedPointEngine(hand, FRACTION)
     number = engine.from_shares(shares, (1 << BITS) - 1)
     operation(engine, number)
     engine.settle()
@@ -101,7 +101,7 @@ def _measure(hand: Hand, count: Count, operation: Operation) -> tuple[Count, Cou
     return spent[0], spent[1]
 
 
-def in_threads(committee: Committee, program: Callable[[Hand, Count], Any]) -> dict[str, Any]:
+def in_threads(committee: Committee, program: Callable[[ShareEngine, Count], Any]) -> dict[str, Any]:
     """Run a program at every seat."""
     seats = committee.seats
     lines: dict[tuple[str, str], queue.SimpleQueue[Any]] = {(a, b): queue.SimpleQueue() for a in seats for b in seats}
@@ -110,7 +110,7 @@ def in_threads(committee: Committee, program: Callable[[Hand, Count], Any]) -> d
     def run(name: str) -> None:
         count = Count()
         links = {peer: Line(lines[name, peer], lines[peer, name], count) for peer in seats if peer != name}
-        found[name] = program(Hand(name, committee, links), count)
+        found[name] = program(ShareEngine(name, committee, links), count)
 
     threads = [threading.Thread(target=run, args=(name,)) for name in seats]
     for thread in threads:

@@ -34,16 +34,14 @@ from numpy.typing import NDArray
 
 from colonnade import PCA, Federation, Party
 from colonnade.drawing.canvas import Picture
-from colonnade.drawing.charts import Axis, Line, Lines
+from colonnade.drawing.charts import Axis, Curve, LineChart
 from colonnade.kinds.pca import evaluation as baselines
 from colonnade.kinds.pca.model import top_eigenvectors
 from colonnade.models import Roster
+from colonnade.privacy.accounting.gaussian import gaussian_mu
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.privacy.routes.gaussian import gaussian_mu
-from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
-from colonnade.protocols.moments.programs import simulate
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.moments.programs import OwnMoments, exact_gram, sample_noise_share, simulate
+from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.randomness import Stream, new_key
 from colonnade.tables import Dataset, Schema
 from research.datasets import load_dataset
@@ -119,7 +117,7 @@ class Rounded:
     """One run's integers: rows rounded by coin, and their exact second moments. Serves every task of the grid."""
 
     def __init__(self, case: Case, task: Moments, stream: Stream) -> None:
-        whole = [OwnBlock(task, owner).quantise(case.tables[owner], stream) for owner in task.owners]
+        whole = [OwnMoments(task, owner).quantise(case.tables[owner], stream) for owner in task.owners]
         joint = np.hstack([*whole, np.ones((len(whole[0]), 1))])
         self.gram = exact_gram(joint, task.norm_squared)
 
@@ -130,7 +128,7 @@ class Rounded:
         rows, columns = np.triu_indices(task.width)
         entries = (self.gram * np.outer(scale, scale))[rows, columns] * np.where(rows == columns, 1, 2)
         for _ in task.owners:
-            entries += noise_share(task, stream)
+            entries += sample_noise_share(task, stream)
         return NoisyMoments(task, entries)
 
 
@@ -309,20 +307,20 @@ def picture(points: list[Point]) -> Picture:
     return Picture([chart([p for p in points if (p.dataset, p.center) == case], *case) for case in cases])
 
 
-def chart(points: list[Point], dataset: str, center: bool) -> Lines:
+def chart(points: list[Point], dataset: str, center: bool) -> LineChart:
     """One chart, in the manner of the report."""
     lines = [_line(method, [p for p in points if p.method == method]) for method in _DRAWN]
     level = next(p.mean for p in points if p.method == EXACT)
     title = f"{dataset}, {_kind(center)}: variance captured by {COMPONENTS} components"
     percent = "{:.0%}".format
-    return Lines(lines, Axis("epsilon (logarithmic)", "log"), Axis("", text=percent), {EXACT: level}, title=title)
+    return LineChart(lines, Axis("epsilon (logarithmic)", "log"), Axis("", text=percent), {EXACT: level}, title=title)
 
 
 _DRAWN = (ANALYST, EVERYONE, CURATOR, LOCAL, BEST)
 
 
-def _line(method: str, points: list[Point]) -> Line:
-    return Line(method, [(p.epsilon, p.mean) for p in points], [p.deviation for p in points], marked=True)
+def _line(method: str, points: list[Point]) -> Curve:
+    return Curve(method, [(p.epsilon, p.mean) for p in points], [p.deviation for p in points], marked=True)
 
 
 def _kind(center: bool) -> str:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from colonnade.privacy import Trust
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.moments.task import ColumnBlock, Moments
 from colonnade.tables.ids import Ids
 from harness import ALIGN, Job, Outcome, command, free_ports, run
 from loopback import addresses, together
@@ -65,7 +65,8 @@ def table(owner: str) -> Whole:
 
 def make_task() -> Moments:
     blocks = tuple(
-        Block(owner, tuple(f"c{i}" for i in range(width)), CLIP) for owner, width in zip(OWNERS, WIDTHS, strict=True)
+        ColumnBlock(owner, tuple(f"c{i}" for i in range(width)), CLIP)
+        for owner, width in zip(OWNERS, WIDTHS, strict=True)
     )
     return Moments(
         blocks, Trust(OWNERS, OWNERS, 1), gamma=GAMMA, constant=GAMMA // 2, rows_at_most=50_000, noise=3 * 10**15

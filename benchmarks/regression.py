@@ -39,14 +39,14 @@ from colonnade.cli.demo import write_study
 from colonnade.errors import DatasetError
 from colonnade.kinds.regression.logistic import LogisticRegression
 from colonnade.models.design import weighted_rows
-from colonnade.models.roster import Roster
-from colonnade.protocols.moments.integers import OwnBlock
+from colonnade.models.planner import Roster
+from colonnade.protocols.moments.programs import OwnMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import play
+from colonnade.protocols.session import run_role
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, read_table
-from colonnade.tables.dataset import PERSON_ID, Dataset
+from colonnade.tables.datasets import PERSON_ID, Dataset
 from harness import PATIENCE, Act, Stage, in_processes, mpyc_processes
 from research.datasets import load_dataset
 
@@ -113,7 +113,7 @@ def take_part(fit: Fit, stage: Stage) -> dict[str, Any]:
         program = partial(_owner, model, task, table)
     mark()
     place = stage.join()
-    played = play(place, task, program, wait=PATIENCE)
+    played = run_role(place, task, program, wait=PATIENCE)
     mark()
     model.conclude(roster, task, played.result)
     mark()
@@ -183,7 +183,7 @@ def integers(data: Dataset, task: Moments) -> list[NDArray[np.int64]]:
     found, stream = [], Stream.fresh()
     for party in data.parties:
         rows = weighted_rows(party, data.table(party).sorted_by_id(), data.label, task)
-        own = OwnBlock(task, party)
+        own = OwnMoments(task, party)
         parts = [own.quantise(block, stream) for block in rows.blocks(task.rows_per_block)]
         found.append(np.vstack(parts).astype(np.int64))
     return found

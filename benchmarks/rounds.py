@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.regression.gradients import programs as gradients
-from colonnade.kinds.regression.gradients.task import Gradients
+from colonnade.kinds.regression import programs as gradients
+from colonnade.kinds.regression.task import GradientTask
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.observers import Security
-from colonnade.protocols.roles import COORDINATOR, Meter
-from colonnade.protocols.rows import Block
-from colonnade.protocols.session import play
+from colonnade.protocols.roles import COORDINATOR, PhaseMeter
+from colonnade.protocols.rows import ColumnBlock
+from colonnade.protocols.session import run_role
 from colonnade.wire import Endpoint
 from gram import Stored
 from harness import PATIENCE, Act, Stage, command, in_processes, in_threads
@@ -60,7 +60,7 @@ _COUNTED = ("noise", "iterate", "check")
 
 
 @dataclass
-class Laps(Meter):
+class Laps(PhaseMeter):
     """A meter that keeps every chunk of rounds: when it began and ended, and the bytes sent until then."""
 
     place: Endpoint | None = None
@@ -84,11 +84,11 @@ class Laps(Meter):
                 self.laps.append((self.begun, self.ended, self.place.counters.total.sealed_sent))
 
 
-def make_task(expansion: int, chunks: int, security: Security) -> Gradients:
+def make_task(expansion: int, chunks: int, security: Security) -> GradientTask:
     """As a study plans it, ten epochs at epsilon 1 for the analyst; then as many rounds as are measured."""
     norm = math.sqrt(len(OWNERS) + 0.25)
-    draft = Gradients(
-        blocks=tuple(Block(owner, tuple(f"c{i}" for i in range(COLUMNS)), 1.0) for owner in OWNERS),
+    draft = GradientTask(
+        blocks=tuple(ColumnBlock(owner, tuple(f"c{i}" for i in range(COLUMNS)), 1.0) for owner in OWNERS),
         label_owner=LABEL_OWNER,
         classes=1,
         trust=Trust(OWNERS, OWNERS, 1, security),
@@ -103,12 +103,12 @@ def make_task(expansion: int, chunks: int, security: Security) -> Gradients:
         rounds=PLANNED_ROUNDS,
         noise=len(OWNERS),
     )
-    task = draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
+    task = draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
     assert task.width == 100
     return replace(task, rounds=chunks * task.rounds_ahead)
 
 
-def prepare(task: Gradients, name: str) -> Act:
+def prepare(task: GradientTask, name: str) -> Act:
     """A participant with its made-up rows; the label follows the first column."""
     if name == COORDINATOR:
         return partial(_take_part, task, None, None)
@@ -119,7 +119,7 @@ def prepare(task: Gradients, name: str) -> Act:
 
 
 def _take_part(
-    task: Gradients, rows: Stored | None, labels: NDArray[np.float64] | None, stage: Stage
+    task: GradientTask, rows: Stored | None, labels: NDArray[np.float64] | None, stage: Stage
 ) -> dict[str, Any]:
     place = stage.join()
     alone = isinstance(place, Endpoint)  # a process of its own, with several threads
@@ -129,13 +129,13 @@ def _take_part(
         me.meter = meter
         return gradients.coordinator(me, task) if rows is None else gradients.owner(me, rows, labels, task)
 
-    learned = play(place, task, program, wait=PATIENCE).result
+    learned = run_role(place, task, program, wait=PATIENCE).result
     whole = (meter.ended - meter.laps[0][0]) / task.rounds if meter.laps else 0.0
     spent = sum(meter.phases[name].cpu for name in _COUNTED if name in meter.phases)
     return {"laps": meter.laps, "weights": learned.weights, "cpu": spent / task.rounds, "mean": whole}
 
 
-def measured(task: Gradients, where: str) -> dict[str, Any]:
+def measured(task: GradientTask, where: str) -> dict[str, Any]:
     """Milliseconds and bytes of a round."""
     together = in_threads if where == "threads" else partial(in_processes, direct=where == "direct")
     reports = together((COORDINATOR, *OWNERS), partial(prepare, task))

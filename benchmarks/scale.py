@@ -24,17 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.cli.scaling import clock, fit, size
+from colonnade.cli.run_estimates import clock, fit, size
 from colonnade.privacy import Trust
-from colonnade.protocols.align import Aligning
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.align import AlignmentTask
+from colonnade.protocols.moments.task import ColumnBlock, Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.scale import BUILT_IN, Estimate, Fleet, Measured, estimate, work_of_task
+from colonnade.study.scale import BUILT_IN, MachineBenchmark, RunTimeEstimate, WorkerFleet, estimate, work_of_task
 from colonnade.tables.keys import Key
 
 OWNERS = ("bank", "clinic", "shop")
 ROWS = (100_000, 1_000_000, 20_000_000, 100_000_000, 1_000_000_000)
-FLEETS = (Fleet(1), Fleet(4), Fleet(64, 4, 1.25e9))
+FLEETS = (WorkerFleet(1), WorkerFleet(4), WorkerFleet(64, 4, 1.25e9))
 COLUMNS = 200
 CLIP = 3**-0.5
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "scale.md"
@@ -46,15 +46,17 @@ def widths(columns: int) -> dict[str, int]:
     return {owner: columns // 3 + (place < columns % 3) for place, owner in enumerate(OWNERS)}
 
 
-def tasks(columns: int) -> tuple[Moments, Aligning]:
+def tasks(columns: int) -> tuple[Moments, AlignmentTask]:
     """Second moments, and the alignment before them."""
     trust = Trust(OWNERS, OWNERS, 1)
-    blocks = tuple(Block(o, tuple(f"c{i}" for i in range(width)), CLIP) for o, width in widths(columns).items())
+    blocks = tuple(ColumnBlock(o, tuple(f"c{i}" for i in range(width)), CLIP) for o, width in widths(columns).items())
     task = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=2**30, noise=4 * 10**15)
-    return task, Aligning(trust, (Key("person_id"),), mode="ot")
+    return task, AlignmentTask(trust, (Key("person_id"),), mode="ot")
 
 
-def predicted(rows: int, columns: int, fleet: Fleet, measured: Measured, table: Any = "parquet") -> Estimate:
+def predicted(
+    rows: int, columns: int, fleet: WorkerFleet, measured: MachineBenchmark, table: Any = "parquet"
+) -> RunTimeEstimate:
     """By the model."""
     task, aligning = tasks(columns)
     count = fit(rows, fleet.workers)
@@ -63,7 +65,7 @@ def predicted(rows: int, columns: int, fleet: Fleet, measured: Measured, table: 
     return estimate(work, fleet, measured.constants)
 
 
-def table(measured: Measured) -> str:
+def table(measured: MachineBenchmark) -> str:
     """Predictions as markdown."""
     lines = [
         "| rows | workers | partitions | clock | core-hours | on the wire | a worker | a head | disk | bottleneck |",
@@ -106,7 +108,7 @@ def _prepare(name: str, folder: str, columns: int) -> Any:
 def _take_part(stage: Any, folder: str, columns: int) -> dict[str, Any]:
     from colonnade.protocols import align
     from colonnade.protocols.moments import programs
-    from colonnade.protocols.session import play
+    from colonnade.protocols.session import run_role
     from colonnade.tables import Schema, number, read_table
     from harness import PATIENCE, resident
 
@@ -131,7 +133,7 @@ def _take_part(stage: Any, folder: str, columns: int) -> dict[str, Any]:
         count = found.rows
         return programs.owner(me, found, task)
 
-    played = play(place, task, program, wait=PATIENCE, aligns=True, processor=time.process_time)
+    played = run_role(place, task, program, wait=PATIENCE, aligns=True, processor=time.process_time)
     return {
         "cpu": time.process_time() - cpu,
         "reading": reading,
@@ -164,9 +166,9 @@ def measure(rows: int, columns: int) -> dict[str, Any]:
     }
 
 
-def beside(found: dict[str, Any], measured: Measured) -> str:
+def beside(found: dict[str, Any], measured: MachineBenchmark) -> str:
     """A measured run beside its prediction, as a line of a table."""
-    guess = predicted(found["rows"], found["columns"], Fleet(), measured)
+    guess = predicted(found["rows"], found["columns"], WorkerFleet(), measured)
     seconds = 3600 * guess.core_hours
     memory = max(party.worker_memory for party in guess.parties)
     return (
@@ -185,7 +187,7 @@ def main() -> None:
     parser.add_argument("--measure", type=int, nargs=2, metavar=("ROWS", "COLUMNS"), help="run this once, beside")
     parser.add_argument("--json", action="store_true", help="what was measured, in full")
     options = parser.parse_args()
-    measured = BUILT_IN if options.bench is None else Measured.load(options.bench)
+    measured = BUILT_IN if options.bench is None else MachineBenchmark.load(options.bench)
     if options.measure:
         found = measure(*options.measure)
         print(json.dumps(found, indent=2) if options.json else beside(found, measured))

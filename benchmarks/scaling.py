@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.privacy import Trust
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.moments.task import ColumnBlock, Moments
 from harness import Job, Outcome, run
 from rounds import Stored
 
@@ -44,7 +44,7 @@ def table(rows: int, columns: int, owner: str) -> Stored:
 def make_task(columns: int) -> Moments:
     """The same gamma, noise and primes at every size."""
     width = columns // len(OWNERS)
-    blocks = tuple(Block(owner, tuple(f"c{i}" for i in range(width)), CLIP) for owner in OWNERS)
+    blocks = tuple(ColumnBlock(owner, tuple(f"c{i}" for i in range(width)), CLIP) for owner in OWNERS)
     return Moments(blocks, Trust(OWNERS, OWNERS, 1), gamma=4096, constant=1365, rows_at_most=2**24, noise=4 * 10**15)
 
 

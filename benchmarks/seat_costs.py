@@ -30,7 +30,7 @@ KINDS = {
     "tags of direct links": ("AESGCM",),
     "sockets": ("_socket.socket",),
     "streams of keys in common (AES)": ("CipherContext", "randomness.py"),
-    "packing and unpacking words": ("mpc/packing.py",),
+    "packing and unpacking words": ("mpc/messages.py",),
     "shared bits": ("fixed/binary.py", "fixed/circuits.py"),
     "arithmetic modulo primes": ("colonnade/mpc", "numpy"),
 }

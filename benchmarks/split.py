@@ -31,7 +31,7 @@ from colonnade.kinds.split.encoders import Encoder, encoder_from
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import play
+from colonnade.protocols.session import run_role
 from gram import Stored
 from harness import PATIENCE, Act, Stage, in_processes
 
@@ -90,7 +90,7 @@ def _take_part(
             return committee.coordinator(me, task)
         return committee.owner(me, joint.rows(stage.name, table, encoder(stage.name, width), labels), task)
 
-    found = play(place, task, program, wait=PATIENCE)
+    found = run_role(place, task, program, wait=PATIENCE)
     head = joint.finish(found.result)
     phases = {name: phase.wall for name, phase in meters[0].phases.items()}
     return {

@@ -96,10 +96,10 @@ def whole(kind: str, folder: Path, rows: int) -> dict[str, Any]:
 def head(kind: str, folder: Path, rows: int, each: int) -> dict[str, Any]:
     """Partitions, which are there until somebody writes a line; called in a process of its own."""
     from colonnade.protocols.lanes.partitions import Partitions
-    from colonnade.tables.spool import gather
+    from colonnade.tables.partitioning import stage_table
 
     clock = Clock(rows)
-    gathered = gather(folder / f"table.{kind}", schema(), plan(), folder)
+    gathered = stage_table(folder / f"table.{kind}", schema(), plan(), folder)
     clock.note("gather")
     count = 1 << max(0, (rows // each - 1).bit_length())
     made = gathered.split(Partitions(count, bytes(32)).of, count)
@@ -115,24 +115,24 @@ class Crew:
     """Workers that do nothing but help, and the processor time that they take."""
 
     def __init__(self, count: int) -> None:
-        from colonnade.study.engine.processes import Processes
+        from colonnade.study.engine.processes import ProcessEngine
 
-        self._engine, self.seconds, self.peak = Processes(), 0.0, 0
+        self._engine, self.seconds, self.peak = ProcessEngine(), 0.0, 0
         self._free = deque(self._engine.start("spool:help_head", (), count))
         for _ in range(count):
             self._engine.events.get(timeout=60)  # it has imported everything
 
     def share(self, chores: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        from colonnade.study.engine.contract import Said
-        from colonnade.study.lanes.words import Help
+        from colonnade.study.engine.base import WorkerMessage
+        from colonnade.study.lanes.messages import TableChore
 
         waiting, busy = deque(enumerate(chores)), 0
         while waiting or busy:
             while waiting and self._free:
-                self._engine.send(self._free.popleft(), Help(*waiting.popleft()))
+                self._engine.send(self._free.popleft(), TableChore(*waiting.popleft()))
                 busy += 1
             found = self._engine.events.get(timeout=600)
-            if not isinstance(found, Said):
+            if not isinstance(found, WorkerMessage):
                 raise RuntimeError("a worker is gone")
             helped, taken, peak = found.value
             self.seconds, self.peak = self.seconds + taken, max(self.peak, peak)
@@ -147,29 +147,29 @@ class Crew:
 
 def help_head(line: Any) -> None:
     """The role of such a worker."""
-    from colonnade.study.lanes.helping import helped
+    from colonnade.study.lanes.messages import do_chore
 
     warmed()
     line.say(None)
     while True:
         command, start = line.receive(), time.process_time()
-        done = helped(command)
+        done = do_chore(command)
         line.say((done, time.process_time() - start, _peak()))
 
 
 def shared(folder: Path, rows: int, workers: int) -> dict[str, Any]:
     """The folder ``table`` in 64 partitions, by so many workers; 0 for the head alone."""
     from colonnade.protocols.lanes.partitions import Partitions
-    from colonnade.study.lanes.helping import SpreadFrom
-    from colonnade.tables.spool import gather
-    from colonnade.tables.spool.chores import nobody
+    from colonnade.study.lanes.messages import PartitionFinder
+    from colonnade.tables.partitioning import stage_table
+    from colonnade.tables.partitioning.staging import no_workers
 
     crew = Crew(workers) if workers else None
-    hands = nobody if crew is None else crew.share
+    hands = no_workers if crew is None else crew.share
     clock, own, marks = time.monotonic(), time.process_time(), []
-    gathered = gather(folder / "table", schema(), plan(), folder, hands=hands)
+    gathered = stage_table(folder / "table", schema(), plan(), folder, hands=hands)
     marks.append(time.monotonic() - clock)
-    spread = SpreadFrom.written(Partitions(64, bytes(32)), gathered.folder)
+    spread = PartitionFinder.write(Partitions(64, bytes(32)), gathered.folder)
     made = gathered.split(spread, spread.count, hands)
     marks.append(time.monotonic() - clock)
     assert made.lengths.sum() == rows
@@ -205,9 +205,9 @@ def _peak() -> int:
 
 def worker(folder: Path, rows: int) -> dict[str, Any]:
     """Open every partition; then again, with its rows encoded in the order of an alignment."""
-    from colonnade.tables.spool import Spool
+    from colonnade.tables.partitioning import PartitionedTable
 
-    spool, clock = Spool.open(folder, schema()), Clock(rows)
+    spool, clock = PartitionedTable.open(folder, schema()), Clock(rows)
     assert spool.lengths.sum() == rows
     for place in range(spool.count):
         spool.partition(place)
@@ -220,13 +220,13 @@ def worker(folder: Path, rows: int) -> dict[str, Any]:
 
 def warmed() -> None:
     """Import all that is needed, by doing all of it with a few rows."""
-    from colonnade.tables.spool import gather
+    from colonnade.tables.partitioning import stage_table
 
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
         for kind in KINDS:
             write(kind, Path(folder), 10)
             whole(kind, Path(folder), 10)
-        gathered = gather(Path(folder) / "table.csv", schema(), plan(), folder)
+        gathered = stage_table(Path(folder) / "table.csv", schema(), plan(), folder)
         made = gathered.split(lambda keys: np.zeros(len(keys), np.int64), 1)
         worker(made.folder, 10)
         made.remove()

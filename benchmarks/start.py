@@ -117,7 +117,7 @@ def agents(tree: Path = TREE) -> Measured:
             *most, last = kit.PARTIES
             for party in most:
                 federation.office(party).approve(proposed, "pat")
-            ours = [process.pid for process in federation.running.values()]
+            ours = [process.pid for process in federation.running_attempts.values()]
             used, clock = sum(map(used_by, ours)), time.perf_counter()
             federation.office(last).approve(proposed, "pat")
             federation.wait_all(proposed, "done")

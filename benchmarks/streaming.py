@@ -29,8 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from colonnade.privacy import Trust, parse_budgets
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.moments.task import ColumnBlock, Moments, NoisyMoments
 from colonnade.protocols.rows import Rows
 from colonnade.tables import Schema, number, read_table
 from harness import Job, Outcome, run
@@ -130,9 +129,9 @@ def write_files(folder: str, rows: int, shuffled: bool) -> None:
 def make_task() -> Moments:
     """As PCA plans it, epsilon 1 for the analyst; the same arithmetic for any number of rows."""
     trust = Trust(OWNERS, OWNERS, 1)
-    blocks = tuple(Block(owner, tuple(f"c{i}" for i in range(width)), CLIP) for owner, width in WIDTHS.items())
+    blocks = tuple(ColumnBlock(owner, tuple(f"c{i}" for i in range(width)), CLIP) for owner, width in WIDTHS.items())
     draft = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=2**25, noise=3)
-    return draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, trust))
+    return draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, trust))
 
 
 def once(task: Moments, rows: int, source: str) -> Outcome:

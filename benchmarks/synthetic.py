@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from colonnade.cli.demo import write_study
 from colonnade.report.cost import bytes_sent
-from colonnade.tables.dataset import PERSON_ID, Dataset, person_ids
+from colonnade.tables.datasets import PERSON_ID, Dataset, person_ids
 from research.synthesis.layouts import Bench, bench
 
 EPSILON, DELTA = 1.0, 1e-5

@@ -30,8 +30,8 @@ import numpy as np
 from sklearn import linear_model
 
 from colonnade.kinds import GLM, LinearRegression, LogisticRegression, PolynomialSum, SplitClassifier, SplitRegressor
-from colonnade.models import Roster, assess
-from colonnade.models.metrics import explained
+from colonnade.models import Roster, assess_chances
+from colonnade.models.assessment import explained
 from colonnade.tables import Dataset, Table
 from research.datasets import load_dataset
 from research.datasets.catalog import ACS_INCOME, Layout
@@ -182,7 +182,7 @@ def without_noise(people: People, known: Places, new: Places) -> Iterator[tuple[
         columns = people.features(held)
         if people.name in FLAGS:
             fitted = linear_model.LogisticRegression(max_iter=2000).fit(columns[known], truth[known] > 0.5)
-            found = assess(truth[new] > 0.5, fitted.predict_proba(columns[new])[:, 1])
+            found = assess_chances(truth[new] > 0.5, fitted.predict_proba(columns[new])[:, 1])
             yield method, "accuracy", found.at(0.5).accuracy
             yield method, "auc", found.auc
         elif people.name == NUMBER:

@@ -43,7 +43,7 @@ def measure(rows: int, columns: int, repeats: int, look: bool) -> dict[str, Any]
     """Seconds of all fits, and of the stages of the first and of the quickest one."""
     began = time.perf_counter()
     if look:
-        accelerator.find()
+        accelerator.find_device()
     looking = time.perf_counter() - began
     made, schemas = tables(rows, columns)
     runs = []
@@ -58,7 +58,7 @@ def measure(rows: int, columns: int, repeats: int, look: bool) -> dict[str, Any]
     joint = np.hstack([party.table.sorted_by_id().matrix() for party in parties])
     captured = baselines.variance_captured(joint, model.components_, center=True)
     best = min(runs, key=lambda run: run["whole"])
-    device = accelerator.found()
+    device = accelerator.current_device()
     name = "none" if device is None else str(device.device)
     whole = [run["whole"] for run in runs]
     return {"first": runs[0], "quickest": best, "all": whole, "looking": looking, "device": name, "captured": captured}

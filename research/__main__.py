@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import complain, say
+from colonnade.cli.output import report_error, say
 from research.cheats.command import cheats
 from research.datasets import FETCHED, fetch_dataset
 from research.reproduce.command import reproduce
@@ -57,7 +57,7 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        sys.exit(complain(error))
+        sys.exit(report_error(error))
 
 
 if __name__ == "__main__":

@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from colonnade.errors import PrivacyError
-from colonnade.kinds.glm.sensitivity_exchange import Exchange
+from colonnade.kinds.glm.sensitivity import GradientExchange
 from colonnade.kinds.regression.sensitivity import Program, score_bound
 from colonnade.kinds.split.sensitivity import embeddings_mu_squared
-from colonnade.privacy.additive import skellam_terms
+from colonnade.privacy.accounting.gaussian import HAIR, log_gaussian_delta
+from colonnade.privacy.noise_laws import skellam_terms
 from colonnade.privacy.observers import check_delta
-from colonnade.privacy.routes.gaussian import HAIR, log_gaussian_delta
 from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, checked_whole, float_up, rational, root_up
-from colonnade.privacy.sensitivity.moments import moments_sensitivity
-from colonnade.privacy.sensitivity.norms import Rounding, _conditional_square, _party_square
+from colonnade.privacy.sensitivity.moments import Rounding, _conditional_square, _party_square, moments_sensitivity
 
 Polynomial = Mapping[tuple[int, ...], int]
 """Exponents of the variables to an integer coefficient: ``{(2, 0): 1, (1, 1): -3}`` is x^2 - 3 x y."""
@@ -93,13 +92,13 @@ def label_reach(gamma: int, bound: Real) -> int:
     return math.ceil(checked_whole(gamma, "the scale gamma", 1) * rational(bound, "the bound of the label"))
 
 
-def logistic_own_slope(run: Exchange) -> Fraction:
+def logistic_own_slope(run: GradientExchange) -> Fraction:
     """How far the slope of the logistic loss moves when row and label in {-1, 1} change: ``1 + tanh(R k / 2)``."""
     half = math.nextafter(run.row_norm * run.weight_norm / 2, math.inf)
     return min(1 + Fraction(math.tanh(half)) * (1 + Fraction(1, 1 << 50)), Fraction(2))
 
 
-def closed_form_squared(run: Exchange, gain: Fraction, own: Fraction) -> Fraction:
+def closed_form_squared(run: GradientExchange, gain: Fraction, own: Fraction) -> Fraction:
     """The result of the recursion without penalties and without the caps, which is never smaller."""
     e, r, b = run.epochs, run.batches, run.batch_size
     spread = Fraction((b - 1) * (e - 1) * e * (2 * e - 1) + (r - 1) * b * e * (e + 1) * (2 * e + 1), 6)

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from colonnade.cli.output import say
 from colonnade.kinds import LogisticRegression
 from colonnade.kinds.prediction.model import JointPrediction
-from colonnade.models import Roster, assess
+from colonnade.models import Roster, assess_chances
 from colonnade.tables import Table, read_table
-from colonnade.tables.dataset import Dataset
+from colonnade.tables.datasets import Dataset
 from research.datasets import load_dataset
 from research.datasets.catalog import ADULT, CREDIT_DEFAULT, Layout
 
@@ -158,7 +158,7 @@ def _one_run(name: str, people: People, seed: int, epsilons: Sequence[float]) ->
     def row(to: str, model: float, how: str, epsilon: float, chances: NDArray[np.float64] | None) -> Row:
         if chances is None:
             raise ValueError("the models of this story give chances [VA276]")
-        told = assess(truth, chances[:, 1])
+        told = assess_chances(truth, chances[:, 1])
         return Row(name, to, model, how, epsilon, seed, told.auc or 0.0, told.log_loss, told.slope or 0.0)
 
     for to in people.schemas:

@@ -22,7 +22,7 @@ import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from colonnade.testing.seeded import seeded as _seeded
+    from colonnade.testing import seeded as _seeded
 
 from hypothesis import HealthCheck, settings
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from colonnade import errors
-from colonnade.cli.output import complain
-from colonnade.disk.reading import short
-from colonnade.harmless import harmless
+from colonnade.cli.output import report_error
+from colonnade.disk.reading import shorten
+from colonnade.sanitize import sanitize
 
 
 def test_an_error_has_its_code_at_the_end_and_knows_it() -> None:
@@ -34,9 +34,9 @@ def test_brackets_that_are_no_code_stay() -> None:
 @pytest.mark.parametrize("length", [990, 1000, 5000])
 def test_a_sentence_that_is_cut_keeps_its_code(length: int) -> None:
     said = "x" * length + " [ST104]"
-    assert short(said).endswith("x [ST104]" if len(said) <= 1000 else "x... [ST104]")
-    assert harmless(said).endswith("x [ST104]" if len(said) <= 1000 else "x [...] [ST104]")
-    assert len(harmless(said)) <= 1000
+    assert shorten(said).endswith("x [ST104]" if len(said) <= 1000 else "x... [ST104]")
+    assert sanitize(said).endswith("x [ST104]" if len(said) <= 1000 else "x [...] [ST104]")
+    assert len(sanitize(said)) <= 1000
 
 
 def test_peers_are_told_no_code_of_what_is_not_public() -> None:
@@ -47,10 +47,10 @@ def test_peers_are_told_no_code_of_what_is_not_public() -> None:
 
 
 def test_a_command_ends_its_sentence_with_the_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert complain(errors.StudyError("the study is wrong [ST104]")) == 13
+    assert report_error(errors.StudyError("the study is wrong [ST104]")) == 13
     assert capsys.readouterr().err == "colonnade: the study is wrong [ST104]\n"
     for error, word in ((errors.Interrupted(), "interrupted"), (ZeroDivisionError("data"), "ZeroDivisionError")):
-        complain(error)
+        report_error(error)
         said = capsys.readouterr().err
         assert word in said
         assert errors.code_of(said) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tempfile import TemporaryDirectory
 
 from colonnade import GLM, Federation, Party
-from colonnade.tables.people import population
+from colonnade.tables.datasets import population
 
 
 def main(rows: int = 20_000, epsilon: float = 8.0) -> float:

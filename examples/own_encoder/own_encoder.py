@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from torch import nn
 
 from colonnade import Federation, Party, SplitClassifier
-from colonnade.tables.people import population
+from colonnade.tables.datasets import population
 
 
 def shops_encoder() -> nn.Module:

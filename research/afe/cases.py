@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
 from colonnade.privacy import Trust
 from colonnade.tables import Category, Dataset, Schema, Table, category, number
-from colonnade.tables.centred import Centred
-from colonnade.tables.dataset import PERSON_ID, person_ids
+from colonnade.tables.centring import ColumnCentring
+from colonnade.tables.datasets import PERSON_ID, person_ids
 from research.datasets import load_dataset, load_halves
 from research.datasets.catalog import ADULT, Layout
 from research.datasets.pictures import CLASSES, Halves
@@ -42,7 +42,7 @@ class People:
     def parts(self) -> dict[str, Matrix]:
         """The encoded columns of each passive party, around their public middles."""
         tables = {party: self.tables[party] for party in self.passives}
-        return {party: Centred(table.schema).features(table).matrix() for party, table in tables.items()}
+        return {party: ColumnCentring(table.schema).centre_features(table).matrix() for party, table in tables.items()}
 
     @cached_property
     def labels(self) -> Labels:

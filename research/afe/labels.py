@@ -8,7 +8,7 @@ import numpy as np
 
 from colonnade import SplitClassifier
 from colonnade.audit.attacks.labels import LabelGuesses, infer_labels
-from colonnade.audit.attacks.views import returned_by
+from colonnade.audit.attacks.views import collect_gradients
 from research.afe import settings
 from research.afe.cases import Case
 from research.reproduce.chance import stream
@@ -38,5 +38,5 @@ def attacked(way: str, case: Case, seed: int, rows: int = ROWS) -> LabelGuesses:
         given = given | {"encoders": {party: settings.learned(case, party) for party in case.passives}}
     model = SplitClassifier(label=case.label, **given)
     model.simulate(people.tables, case.roster(committee=False), stream(seed, "labels", way))
-    found = returned_by(model, people.tables, KNOWN, seed, stream=stream(seed, "returned", way))
+    found = collect_gradients(model, people.tables, KNOWN, seed, stream=stream(seed, "returned", way))
     return infer_labels(found, seed=seed)

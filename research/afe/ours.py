@@ -73,5 +73,5 @@ def query_deviations(model: SplitClassifier) -> dict[str, float]:
     trust, active = model.privacy_.trust, plan["active"]
     senders = tuple(Sender(party, width, plan["clips"][party]) for party, width in plan["widths"].items())
     draft = NewEmbeddings(trust, active, senders, rows=1, classes=plan["classes"])
-    task = draft.calibrated(parse_budgets(model.parameters_["epsilon"], model.parameters_["delta"], trust))
+    task = draft.calibrate(parse_budgets(model.parameters_["epsilon"], model.parameters_["delta"], trust))
     return {party: task.deviation(party) for party in task.passives}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from colonnade import SplitClassifier
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
 from colonnade.privacy import Trust
 from research.afe import settings
 from research.afe.cases import Parted

@@ -15,7 +15,7 @@ from colonnade.kinds.split.adaptive.task import UNPROTECTED, Adaptive, Sender
 from colonnade.kinds.split.encoders import Encoder, OverRows, encoder_from
 from colonnade.kinds.split.learned_heads import SoftmaxHead
 from colonnade.privacy import Trust
-from colonnade.protocols.rounds import Draw
+from colonnade.protocols.iteration import NoiseSampler
 from colonnade.randomness import KEY_BYTES
 from research.afe import settings
 from research.afe.cases import ACTIVE, Case, Matrix, People
@@ -173,7 +173,7 @@ def _learned(
     return learned
 
 
-def _noise(seed: int) -> Draw:
+def _noise(seed: int) -> NoiseSampler:
     """Normal noise, rounded to the grid: the data are public, and the product's exact noise would take hours."""
     chance = np.random.default_rng([seed, 7])
     return lambda name, variance, count: np.rint(chance.normal(0, math.sqrt(variance), count)).astype(np.int64)

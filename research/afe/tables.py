@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.attacks.inversion import Inversion, Quality
+from colonnade.audit.attacks.inversion import Inversion, InversionQuality
 from colonnade.audit.attacks.labels import LabelGuesses
 from colonnade.audit.attacks.membership import Membership
 from research.afe import cases, labels, ours, own, published, settings, threats
@@ -264,7 +264,7 @@ def frozen_epsilon(name: str, epochs: int) -> float:
 
 def _figure_10(found: dict[Job, Any]) -> Iterator[Row]:
     attacks: dict[Seen, Inversion] = {what: _of(found, "inversion", "MNIST", what)[0] for what in Seen}
-    measures: dict[str, Callable[[Quality], float]] = {
+    measures: dict[str, Callable[[InversionQuality], float]] = {
         "structural similarity of what was recovered": lambda quality: quality.ssim or 0.0,
         "signal to noise of it, in dB": lambda quality: quality.psnr,
         "people recognised by it": lambda quality: quality.recognised,

@@ -11,12 +11,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from colonnade.audit.attacks.decoders import Kind
-from colonnade.audit.attacks.inversion import Inversion, Views, invert
-from colonnade.audit.attacks.membership import Membership, infer_membership
-from colonnade.audit.attacks.odds import log_odds
-from colonnade.audit.attacks.shadows import drawn, shadow_models
-from colonnade.audit.attacks.views import seen_of
+from colonnade.audit.attacks.inversion import Inversion, InversionData, Kind, invert
+from colonnade.audit.attacks.membership import Membership, infer_membership, log_odds
+from colonnade.audit.attacks.views import draw_members, observe_people, shadow_models
 from colonnade.kinds.split.model import SplitClassifier
 from research.afe import ours, published, settings
 from research.afe.cases import Case, Matrix, People, Places
@@ -70,7 +67,7 @@ class _Ours:
     def seen(self, what: Seen, party: str, people: People) -> Matrix:
         if what is Seen.SUMS:
             # Whoever knows all others subtracts them: what is left is one person's row, under the noise of the sums.
-            return seen_of(self.model, party, people.tables, self.seed + people.rows).numbers
+            return observe_people(self.model, party, people.tables, self.seed + people.rows).numbers
         if what in (Seen.CLASS, Seen.SCORES):
             scores = self.scores(people)
             return scores if what is Seen.SCORES else np.eye(scores.shape[1])[scores.argmax(axis=1)]
@@ -113,7 +110,7 @@ def membership(way: Way, case: Case, size: int, models: int, epochs: int, seed: 
         found = fitted(way, case, pool.take(places), seed + int(places[:8].sum()), epochs)
         return log_odds(found.scores(pool), onehot)
 
-    return infer_membership(shadow_models(fit, drawn(pool.rows, size, models, np.random.default_rng(seed))))
+    return infer_membership(shadow_models(fit, draw_members(pool.rows, size, models, np.random.default_rng(seed))))
 
 
 def inversion(
@@ -127,7 +124,7 @@ def inversion(
     found = fitted(BY[what], case, case.train.take(np.arange(size)), seed, epochs)
     others = case.train.take(np.arange(size, min(2 * size, case.train.rows)))
     people = case.train.take(np.arange(attacked))
-    views = Views(
+    views = InversionData(
         found.seen(what, party, others),
         others.parts[party],
         found.seen(what, party, people),

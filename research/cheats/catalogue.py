@@ -15,7 +15,7 @@ import numpy as np
 
 from colonnade.mpc import Shares
 from colonnade.mpc.residues import Residues
-from colonnade.mpc.shamir import combine, weights
+from colonnade.mpc.shamir import evaluate_at, lagrange_weights
 from colonnade.randomness import new_key
 from research.cheats.deviation import Array, replace_method
 from research.cheats.late import asks_again, bits_after_opening, noise_after_opening, part_after_opening
@@ -161,8 +161,8 @@ def _rushing(tamper: Tamper) -> None:
             honest = [
                 np.zeros_like(values) if place == me else found[committee.seats[place]] for place in range(at + 1)
             ]
-            rest = combine(hand.system, honest, points, 0)
-            factors = [pow(-weights(prime, points, 0)[me], -1, prime) for prime in hand.system.primes]
+            rest = evaluate_at(hand.system, honest, points, 0)
+            factors = [pow(-lagrange_weights(prime, points, 0)[me], -1, prime) for prime in hand.system.primes]
             column = np.array(factors, dtype=np.float64).reshape(-1, *[1] * (values.ndim - 1))
             hand.send_opening(Shares(hand.system.reduce(rest * column), at), committee.seats)
             return np.zeros_like(values)

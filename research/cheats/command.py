@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.audit import prepare
+from colonnade.cli.attacks import prepare_folder
 from colonnade.cli.output import Json, emit, progress_bar, say
 from colonnade.errors import StudyError
-from colonnade.models import files
+from colonnade.models import serialization
 from research.cheats import equivocation, known
 from research.cheats.catalogue import CHEATS, Cheat
 from research.cheats.known import Attack
@@ -60,7 +60,7 @@ def cheats(
         scenes, trials, committees=[_committee(text) for text in committees], cheats=chosen, twins=twins, seed=seed
     )
     if out is not None:
-        prepare(out, (_TABLE, _PAGE))
+        prepare_folder(out, (_TABLE, _PAGE))
     lists = (("--protocol", protocols), ("--cheat", named), ("--committee", committees))
     options = [word for option, values in lists for value in values for word in (option, value)]
     typed = shlex.join(["python", "-m", "research", "cheats", "--trials", str(trials), *options, "--seed", str(seed)])
@@ -74,8 +74,8 @@ def cheats(
     rows = [row for row in rows if row.trials]
     attacks = list(_attacks()) if not protocols and not named else []
     if out is not None:
-        files.write_whole(out / _TABLE, _csv(rows).encode())
-        files.write_whole(out / _PAGE, "\n".join([*_page(rows, attacks, typed), ""]).encode())
+        serialization.write_whole(out / _TABLE, _csv(rows).encode())
+        serialization.write_whole(out / _PAGE, "\n".join([*_page(rows, attacks, typed), ""]).encode())
     good = all(row.good for row in rows) and all(one["good"] for one in attacks)
     facts = {"seed": seed, "good": good, "rows": [row.to_dict() for row in rows], "attacks": attacks}
     emit(facts) if json else say("\n".join(_show(rows, attacks)))

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped
-from colonnade.mpc import Hand
+from colonnade.mpc import ShareEngine
 from colonnade.mpc.residues import ResidueSystem
 from colonnade.protocols.roles import COORDINATOR, Role
-from colonnade.protocols.session import Played, play
-from colonnade.protocols.task import Playable
-from colonnade.tables.places import Places
+from colonnade.protocols.session import RunResult, run_role
+from colonnade.protocols.task import RunnableTask
+from colonnade.tables.slots import RowSlots
 from research.cheats.stage import Stage, StagePlace
 
 Program = Callable[[Any], Any]
@@ -28,7 +28,7 @@ class Dealt:
     """Rows in memory, as a table would give them."""
 
     values: Array
-    places: Places | None = None
+    places: RowSlots | None = None
 
     @property
     def ids(self) -> list[str]:
@@ -53,7 +53,7 @@ class Outcome:
         return {
             name: found.result
             for name, found in self.ended.items()
-            if name != self.cheater and isinstance(found, Played)
+            if name != self.cheater and isinstance(found, RunResult)
         }
 
     @property
@@ -73,16 +73,16 @@ class Outcome:
 
 
 def perform(
-    task: Playable, programs: Mapping[str, Program], cheater: str | None = None, deviate: Deviate | None = None
+    task: RunnableTask, programs: Mapping[str, Program], cheater: str | None = None, deviate: Deviate | None = None
 ) -> Outcome:
     """Everybody plays; the cheater comes last in every round, and does not tell the others why it stops."""
     names = sorted(programs, key=lambda name: name == cheater)
 
-    def part(name: str) -> Callable[[StagePlace], Played[Any]]:
-        def honest(place: StagePlace) -> Played[Any]:
-            return play(place, task, programs[name])
+    def part(name: str) -> Callable[[StagePlace], RunResult[Any]]:
+        def honest(place: StagePlace) -> RunResult[Any]:
+            return run_role(place, task, programs[name])
 
-        def deviating(place: StagePlace) -> Played[Any]:
+        def deviating(place: StagePlace) -> RunResult[Any]:
             place.silent = True
 
             def program(me: Role) -> Any:
@@ -90,7 +90,7 @@ def perform(
                     deviate(me, place)
                 return programs[name](me)
 
-            return play(place, task, program)
+            return run_role(place, task, program)
 
         return deviating if name == cheater else honest
 
@@ -114,11 +114,11 @@ def replace_method(thing: object, name: str, change: Callable[[Callable[..., Any
     setattr(thing, name, change(getattr(thing, name)))
 
 
-def on_every_hand(hand: Hand, change: Callable[[Hand], None]) -> None:
+def on_every_hand(hand: ShareEngine, change: Callable[[ShareEngine], None]) -> None:
     """Change a participant's hand, and every hand that it makes from it for other primes."""
 
-    def over(real: Callable[..., Hand]) -> Callable[..., Hand]:
-        def made(system: ResidueSystem) -> Hand:
+    def over(real: Callable[..., ShareEngine]) -> Callable[..., ShareEngine]:
+        def made(system: ResidueSystem) -> ShareEngine:
             other = real(system)
             on_every_hand(other, change)
             return other

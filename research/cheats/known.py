@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.mpc import Hand, Shares
+from colonnade.mpc import ShareEngine, Shares
 from colonnade.mpc.residues import Residues, ResidueSystem
-from colonnade.mpc.shamir import combine, weights
+from colonnade.mpc.shamir import evaluate_at, lagrange_weights
 from colonnade.privacy import Budget, Trust
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Role
-from colonnade.protocols.rows import Block
+from colonnade.protocols.rows import ColumnBlock
 from research.cheats.deviation import Array, Outcome, everybody, on_every_hand, perform, replace_method
 from research.cheats.stage import Message, StagePlace
 
@@ -74,9 +74,9 @@ def beyond_bounds(people: int = 50_000, epsilon: float = 1.0, seed: int = 1, **s
     rng = np.random.default_rng(seed)
     victims = rng.choice(people, 8, replace=False)
     owners, widths = ("bank", "shop", CHEATER), (1, 1, len(victims))
-    blocks = tuple(Block(o, tuple(f"c{i}" for i in range(w)), 1.0) for o, w in zip(owners, widths, strict=True))
+    blocks = tuple(ColumnBlock(o, tuple(f"c{i}" for i in range(w)), 1.0) for o, w in zip(owners, widths, strict=True))
     task = Moments(blocks, trust_of(owners, security), GAMMA, GAMMA // 2, rows_at_most=people, noise=3)
-    task = task.calibrated([Budget("analyst", epsilon, 1e-5)])
+    task = task.calibrate([Budget("analyst", epsilon, 1e-5)])
     held = {name: rows_within(rng, people, width) for name, width in zip(owners, widths, strict=True)}
     held[CHEATER][:] = 0.0
     own = len(victims)
@@ -103,7 +103,7 @@ def beyond_bounds(people: int = 50_000, epsilon: float = 1.0, seed: int = 1, **s
 
             return changed
 
-        on_every_hand(me.hand, lambda hand: replace_method(hand, "deal", deal))
+        on_every_hand(me.engine, lambda hand: replace_method(hand, "deal", deal))
 
     outcome = perform(task, everybody(moments, task, held), CHEATER, deviate)
     truth = np.column_stack([np.rint(held[name][victims, 0] * GAMMA) for name in ("bank", "shop")])
@@ -127,7 +127,7 @@ def parity(seed: int = 1, **security: Any) -> Attack:
     rng, rows = np.random.default_rng(seed), 8
     owners = ("bank", "shop", "clinic", CHEATER)
     widths = (2, 2, 2, rows)
-    blocks = tuple(Block(o, tuple(f"c{i}" for i in range(w)), 1.0) for o, w in zip(owners, widths, strict=True))
+    blocks = tuple(ColumnBlock(o, tuple(f"c{i}" for i in range(w)), 1.0) for o, w in zip(owners, widths, strict=True))
     task = Moments(blocks, trust_of(owners, security), GAMMA, GAMMA // 2, rows_at_most=1000, noise=10**9)
     held = {name: rows_within(rng, rows, width) for name, width in zip(owners, widths, strict=True)}
     system, target = task.committee.system, "shop"
@@ -157,14 +157,16 @@ def parity(seed: int = 1, **security: Any) -> Attack:
     last = len(owners)
     shares = {task.committee.point(seat): values for seat, values in openings[0].items()}
     base = tuple(range(1, last))
-    off = combine(system, [shares[p] for p in base], base, last) - shares[last]
+    off = evaluate_at(system, [shares[p] for p in base], base, last) - shares[last]
     upper = np.zeros((len(system.primes), task.width, task.width))
     upper[(slice(None), *np.triu_indices(task.width))] = system.reduce(off)
-    inverse = [pow(task.copies * weights(prime, base, last)[base.index(point)], -1, prime) for prime in system.primes]
+    inverse = [
+        pow(task.copies * lagrange_weights(prime, base, last)[base.index(point)], -1, prime) for prime in system.primes
+    ]
     across = upper[:, :6, 6 : 6 + rows].transpose(0, 2, 1)
     theirs = system.reduce(across * np.array(inverse, dtype=np.float64)[:, None, None])
     mine = np.concatenate(seen[:3], axis=2)
-    guess = system.join(combine(system, [theirs, mine], (point, last), 0), system.modulus).astype(np.float64)
+    guess = system.to_integers(evaluate_at(system, [theirs, mine], (point, last), 0), system.modulus).astype(np.float64)
     return score(guess, truth, outcome)
 
 
@@ -189,11 +191,11 @@ def record(me: Role, rows: int, entries: int, seen: list[Residues], openings: li
 
         return changed
 
-    def change(hand: Hand) -> None:
+    def change(hand: ShareEngine) -> None:
         replace_method(hand, "receive", receive)
         replace_method(hand, "_gathered", gathered)
 
-    on_every_hand(me.hand, change)
+    on_every_hand(me.engine, change)
 
 
 ATTACKS: dict[str, Callable[..., Attack]] = {

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.mpc import Hand, Shares, vocabulary
-from colonnade.mpc.fixed.binary import Planes
-from colonnade.mpc.fixed.masks import Masks
-from colonnade.mpc.packing import pack, unpack
+from colonnade.message_schema import receive_message
+from colonnade.mpc import ShareEngine, Shares, messages
+from colonnade.mpc.fixed_point.masks import MaskSource
+from colonnade.mpc.fixed_point.shared_bits import BitPlanes
+from colonnade.mpc.messages import pack, unpack
 from colonnade.mpc.residues import Residues
-from colonnade.mpc.shamir import combine, weights
-from colonnade.mpc.verify import large_field as field
-from colonnade.mpc.verify.bits import BitClaims
-from colonnade.mpc.verify.large_field import MASK, Elements
-from colonnade.received import received
+from colonnade.mpc.shamir import evaluate_at, lagrange_weights
+from colonnade.mpc.verification import large_field as field
+from colonnade.mpc.verification.bit_products import BitProductClaims
+from colonnade.mpc.verification.large_field import MASK, Elements
 from research.cheats.deviation import Array, replace_method
 from research.cheats.stage import Message
 from research.cheats.tamper import LAST_CHECK, Tamper
@@ -38,7 +38,7 @@ class Holding:
 
     def __init__(self, tamper: Tamper) -> None:
         self._tamper, hand = tamper, tamper.hand
-        self.drawing = hand.committee.seeded_by(hand.name, hand.committee.threshold)
+        self.drawing = hand.committee.seats_seeded_by(hand.name, hand.committee.threshold)
         """Those who wait for no part."""
         self._queues: dict[str, list[Message]] = {}
         self._waiting = [seat for seat in hand.committee.seats if seat not in (hand.name, *self.drawing)]
@@ -83,7 +83,7 @@ class Holding:
                 self._tamper.place.channel(seat).send(kind, **fields)
 
 
-def _chosen(hand: Hand, holding: Holding, shares: Shares, aim: int, factors: list[int]) -> Shares:
+def _chosen(hand: ShareEngine, holding: Holding, shares: Shares, aim: int, factors: list[int]) -> Shares:
     """Send held parts that make the opened numbers what they should be; returns the participant's share of these.
 
     ``factors`` are those with which its dealing enters the opened polynomial, one for each prime.
@@ -95,14 +95,14 @@ def _chosen(hand: Hand, holding: Holding, shares: Shares, aim: int, factors: lis
         return shares
     drawing = [point(seat) for seat in holding.drawing]
     theirs = [unpack(words, shares.shape, system, seat) for words, seat in zip(found, holding.drawing, strict=True)]
-    opened = combine(system, [shares.values, *theirs], (point(hand.name), *drawing), 0)
+    opened = evaluate_at(system, [shares.values, *theirs], (point(hand.name), *drawing), 0)
     wanted = system.reduce(np.broadcast_to(system.constant(aim, opened.ndim), opened.shape) - opened)
     nothing = np.zeros_like(wanted)
     inverse = [pow(factor, -1, prime) for factor, prime in zip(factors, system.primes, strict=True)]
     column = np.array(inverse, dtype=np.float64).reshape(-1, *[1] * (wanted.ndim - 1))
 
     def added(seat: str) -> Residues:
-        return combine(system, [wanted, *(nothing for _ in drawing)], (0, *drawing), point(seat))
+        return evaluate_at(system, [wanted, *(nothing for _ in drawing)], (0, *drawing), point(seat))
 
     def change(seat: str, words: Any) -> Any:
         part = unpack(words, shares.shape, system, hand.name)
@@ -130,7 +130,7 @@ def part_after_opening(tamper: Tamper) -> None:
                 t = hand.committee.threshold
                 dealers = tuple(hand.committee.point(seat) for seat in hand.committee.seats[: 2 * t + 1])
                 mine = dealers.index(hand.committee.point(hand.name))
-                factors = [weights(prime, dealers, 0)[mine] for prime in hand.system.primes]
+                factors = [lagrange_weights(prime, dealers, 0)[mine] for prime in hand.system.primes]
                 values = _chosen(hand, holding, Shares(values, t), 0, factors).values
             return real(values, degree)
 
@@ -178,22 +178,22 @@ def bits_after_opening(tamper: Tamper) -> None:
     """A wrong AND; when it is checked, the part of the last number is sent after others have opened that number."""
     holding, wrong = Holding.of(tamper), False
 
-    def prepare(masks: Masks) -> None:
+    def prepare(masks: MaskSource) -> None:
         bits = masks.bits
 
-        def product(real: Callable[..., Planes]) -> Callable[..., Planes]:
-            def changed(left: Planes, right: Planes, degree: int) -> Planes:
+        def product(real: Callable[..., BitPlanes]) -> Callable[..., BitPlanes]:
+            def changed(left: BitPlanes, right: BitPlanes, degree: int) -> BitPlanes:
                 nonlocal wrong
                 if not tamper.now():
                     return real(left, right, degree)
                 wrong = True
                 found = bits.field.multiply(left, right)
-                error = bits.field.over(1, (bits._reductions.get(degree) or bits._plan(degree)).weight)
+                error = bits.field.divide(1, (bits._reductions.get(degree) or bits._plan(degree)).weight)
                 where = tamper.rng.integers(found.shape[1]), 0
                 flipped = np.uint64(1) << np.uint64(tamper.rng.integers(8))
                 for power in range(bits.field.m):
                     found[power][where] ^= flipped * np.uint64(error >> power & 1)
-                result = bits.lower_planes(found, degree)
+                result = bits.reduce_degree_planes(found, degree)
                 if bits.claims is not None:
                     bits.claims.product(left, right, result)
                 return result
@@ -207,7 +207,7 @@ def bits_after_opening(tamper: Tamper) -> None:
     setattr(tamper.hand, "on_bits", prepare)  # noqa: B010 - read by the scenes with shared bits
 
 
-def _hold_last_bits(claims: BitClaims, name: str, holding: Holding, wanted: Callable[[], bool]) -> None:
+def _hold_last_bits(claims: BitProductClaims, name: str, holding: Holding, wanted: Callable[[], bool]) -> None:
     """Hold the part of the last number of a check back, and send one that makes it zero."""
     drawing = [claims._point(seat) for seat in holding.drawing]
 
@@ -250,13 +250,13 @@ def asks_again(kind: str) -> Callable[[Tamper], None]:
                 nonlocal asking, times
                 if given != kind or not (asking or tamper.now()):
                     return real(given, told)
-                due = vocabulary.COIN if kind == "coin" else vocabulary.AGREE
+                due = messages.COIN_MESSAGE if kind == "coin" else messages.AGREE_MESSAGE
                 others = [seat for seat in hand.committee.seats if seat != hand.name]
-                answers = {seat: received(hand.links[seat], seat, due) for seat in others}
+                answers = {seat: receive_message(hand.links[seat], seat, due) for seat in others}
                 drawn = sha256(b"%d" % times + b"".join(answers[seat].get("secret", b"") for seat in others)).digest()
                 asking = drawn[0] >= _LIKED
                 times += asking
-                tamper.won |= not asking and times > hand.committee.losses
+                tamper.won |= not asking and times > hand.committee.max_losses
                 for seat in others:
                     hand.links[seat].send(kind, **told, lost=int(asking))
                 return answers, not asking

@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.mpc import Hand, Shares
+from colonnade.mpc import ShareEngine, Shares
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
-from colonnade.mpc.verify.inputs import InputProofs
-from colonnade.mpc.verify.prover import Prover
-from colonnade.mpc.verify.ranges import Ranges, one_high, two_values, within
-from colonnade.mpc.verify.window import Signs, Window
+from colonnade.mpc.verification.input_proofs import InputProofs, InputProver, ProofWindow, SignMatrix
+from colonnade.mpc.verification.input_ranges import InputRanges, binary_columns, bounded_norm, one_hot_columns
 from research.cheats.deviation import Array
 from research.cheats.scenes import Scene, opened, operation
 from research.cheats.tamper import Tamper
@@ -28,25 +26,25 @@ _ROWS = np.array(
     [[200_000, -3, 0, 1, 0], [0, 0, 1, 0, 1], [-130_000, 140_000, 1, 0, 1], [17, 262_000, 0, 1, 0]], dtype=object
 )
 """Two numbers of bounded norm, a flag and a one-hot code of two values."""
-_RANGES = Ranges.fitting([within(2, _BOUND**2), two_values(1), one_high(2)], len(_ROWS))
+_RANGES = InputRanges.fitting([bounded_norm(2, _BOUND**2), binary_columns(1), one_hot_columns(2)], len(_ROWS))
 
 
-class Liar(Prover):
+class Liar(InputProver):
     """A prover whose numbers are residues: all equations hold modulo every prime."""
 
     several = True
     """Whether its bits may differ from prime to prime."""
 
-    def __init__(self, window: Window, blocks: Sequence[Integers]) -> None:
+    def __init__(self, window: ProofWindow, blocks: Sequence[Integers]) -> None:
         self.window, self.system = window, window.system
         (block,) = blocks
-        rows = np.array(self.system.split(np.asarray(block, dtype=object)))
+        rows = np.array(self.system.to_residues(np.asarray(block, dtype=object)))
         filled = self._filled(rows)
         self.slack = self._joined(filled)
         self.residues = np.concatenate([rows, filled], axis=2)
 
     def _joined(self, residues: Residues) -> Any:
-        return self.system.join(residues, self.system.modulus // 2)
+        return self.system.to_integers(residues, self.system.modulus // 2)
 
     def _filled(self, rows: Residues) -> Residues:
         """For each row and norm, four numbers whose squares fill it up to the bound, modulo every prime."""
@@ -62,7 +60,7 @@ class Liar(Prover):
             columns.append(out)
         return np.concatenate(columns, axis=2)
 
-    def digits(self, drawn: Signs) -> Any:
+    def digits(self, drawn: SignMatrix) -> Any:
         """The bits of the sums, modulo every prime of its own; or the lowest bits of the sum modulo the first."""
         ranges = self.window.ranges
         sums = self.system.reduce(np.matmul(drawn.astype(np.float64), self.residues))
@@ -74,16 +72,16 @@ class Liar(Prover):
         self.bits_dealt = bits.reshape(len(primes), -1, ranges.width).astype(np.float64)
         return self._joined(self.bits_dealt)
 
-    def help(self) -> Residues:
+    def help_values(self) -> Residues:
         """The first values, for the numbers that it has modulo each prime."""
         equations = self.window.equations
-        return np.stack([equations.helped([rows])[index] for index, rows in enumerate(self.residues)])
+        return np.stack([equations.help_values([rows])[index] for index, rows in enumerate(self.residues)])
 
-    def help_again(self) -> Residues:
+    def second_help_values(self) -> Residues:
         """The second values, likewise."""
         equations, bits = self.window.equations, self.window.bits
-        again = equations.helped_again(equations.folded([[self.residues]], self.window.point, None))
-        helped = [bits.helped([one.reshape(-1, 1)])[index] for index, one in enumerate(self.bits_dealt)]
+        again = equations.second_help_values(equations.fold_all([[self.residues]], self.window.point, None))
+        helped = [bits.help_values([one.reshape(-1, 1)])[index] for index, one in enumerate(self.bits_dealt)]
         return np.concatenate([again, np.stack(helped)], axis=2)
 
 
@@ -121,10 +119,10 @@ def _squares(value: int, prime: int) -> tuple[int, int, int, int]:
 # --- the scene
 
 
-def _proof(hand: Hand) -> Array:
+def _proof(hand: ShareEngine) -> Array:
     """Two owners prove their rows, and the seats open the sums of these."""
     owners = hand.committee.seats[:2]
-    rows, proven, prover = getattr(hand, "lie", (_ROWS, _ROWS, Prover))
+    rows, proven, prover = getattr(hand, "lie", (_ROWS, _ROWS, InputProver))
     dealt: dict[str, list[Shares]] = {}
     for owner in owners:
         mine = hand.deal(rows) if owner == hand.name else None
@@ -137,7 +135,7 @@ def _proof(hand: Hand) -> Array:
     return opened(hand, Shares(hand.system.reduce(total.values.sum(axis=1)), total.degree))
 
 
-def _lying(change: Callable[[Array, ResidueSystem], None], prover: type[Prover]) -> Callable[[Tamper], None]:
+def _lying(change: Callable[[Array, ResidueSystem], None], prover: type[InputProver]) -> Callable[[Tamper], None]:
     def install(tamper: Tamper) -> None:
         rows = _ROWS.copy()
         if tamper.now():
@@ -180,7 +178,7 @@ PROOF = Scene("proof of bounds", 1, operation(_proof, lambda deals: 2 * _ROWS.su
 def liars() -> list[tuple[str, Callable[[Tamper], None]]]:
     """Every lie with the proof of an honest owner, of one whose bits are bits, and of one whose bits are none."""
     ways = (
-        (", proven as if it were none", Prover),
+        (", proven as if it were none", InputProver),
         (", with squares modulo every prime", LiarWithBits),
         (", with squares and bits modulo every prime", Liar),
     )

@@ -15,12 +15,12 @@ import numpy as np
 from colonnade.privacy import Trust
 from colonnade.privacy.observers import Inputs
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.integers import OwnBlock
+from colonnade.protocols.moments.programs import OwnMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.rows import Block
-from colonnade.protocols.session import play
-from colonnade.tables.places import Places
+from colonnade.protocols.rows import ColumnBlock
+from colonnade.protocols.session import run_role
+from colonnade.tables.slots import RowSlots
 from research.cheats.deviation import Array, Dealt
 from research.cheats.scenes import Act, Deals, Prepare, Scene, seats_of
 from research.cheats.stage import StagePlace
@@ -38,9 +38,9 @@ def trust_of(size: int, threshold: int, active: bool, inputs: Inputs = "unproven
     return Trust(names, names, threshold, security="active", inputs=inputs)
 
 
-def blocks_of(trust: Trust) -> tuple[Block, ...]:
+def blocks_of(trust: Trust) -> tuple[ColumnBlock, ...]:
     """One column of each owner."""
-    return tuple(Block(owner, ("c0",), 1.0) for owner in trust.owners)
+    return tuple(ColumnBlock(owner, ("c0",), 1.0) for owner in trust.owners)
 
 
 def held_by(trust: Trust, rows: int = ROWS) -> dict[str, Array]:
@@ -77,7 +77,7 @@ def act_of(
             prepare(me.hand, place)
             return program(place.name, me)
 
-        return play(place, task, prepared).result
+        return run_role(place, task, prepared).result
 
     def due(deals: Deals, result: Any) -> Array:
         return np.asarray(expected(deals, result))
@@ -100,7 +100,7 @@ def _moments(size: int, threshold: int, active: bool, inputs: Inputs = "unproven
     held = held_by(trust)
     exact = moments.reference(whole(held), task)
     for owner in () if active else task.owners:  # where seats check them, own products are dealt without noise
-        own = OwnBlock(task, owner)
+        own = OwnMoments(task, owner)
         own.add(held[owner] * GAMMA)
         exact = exact - own.entries()
     return act_of(moments, task, held, lambda deals, _: exact + last_dealt(deals, task.owners))
@@ -114,7 +114,7 @@ def _hidden(size: int, threshold: int, active: bool, inputs: Inputs = "unproven"
     tables, dealt = {}, {}
     for number, owner in enumerate(task.owners):
         slots = np.delete(np.arange(ROWS + 2), [number % 2, ROWS + 1])
-        tables[owner] = Dealt(held[owner], Places(slots, ROWS + 2, bytes(16)))
+        tables[owner] = Dealt(held[owner], RowSlots(slots, ROWS + 2, bytes(16)))
         dealt[owner] = np.zeros((ROWS + 2, 2), dtype=np.int64)
         dealt[owner][slots] = np.column_stack([whole(held)[owner], np.ones(ROWS, dtype=np.int64)])
     exact = moments.reference(dealt, task)

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
-from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
+from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, Shares
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine, FixedPointShares
 from research.cheats.deviation import Array, on_every_hand, replace_method
 from research.cheats.stage import Part, Stage, StagePlace
 
 Deals = Mapping[str, list[Array]]
 """What every owner dealt, in order."""
-Prepare = Callable[[Hand, StagePlace], None]
+Prepare = Callable[[ShareEngine, StagePlace], None]
 """Called for every participant with its hand, before its program, and with hands that it makes for other primes."""
 COMMITTEES = ((3, 1), (4, 1), (5, 2), (7, 3))
 
@@ -45,8 +45,8 @@ class Act:
         """Everybody's result or error, and what everybody dealt; cheaters come last in every round."""
         deals: dict[str, list[Array]] = {name: [] for name in self.names}
 
-        def noted(hand: Hand, place: StagePlace) -> None:
-            def change(one: Hand) -> None:
+        def noted(hand: ShareEngine, place: StagePlace) -> None:
+            def change(one: ShareEngine) -> None:
                 # Noted below any cheat: the result must be the honest one for the noise that was dealt.
                 replace_method(one, "deal", lambda real: _noting(real, deals[place.name]))
                 prepare(one, place)
@@ -93,7 +93,7 @@ class Scene:
 
 
 def operation(
-    program: Callable[[Hand], Array], expected: Callable[[Deals], Array], primes: int = 3
+    program: Callable[[ShareEngine], Array], expected: Callable[[Deals], Array], primes: int = 3
 ) -> Callable[[int, int, bool], Act]:
     """A scene in which every participant has a seat and runs the same program."""
 
@@ -103,7 +103,7 @@ def operation(
 
         def part(place: StagePlace, prepare: Prepare) -> Array:
             place.tolerate(committee.seats if committee.spare else ())
-            hand = Hand(place.name, committee, {peer: place.channel(peer) for peer in place.peers})
+            hand = ShareEngine(place.name, committee, {peer: place.channel(peer) for peer in place.peers})
             prepare(hand, place)
             return program(hand)
 
@@ -112,7 +112,7 @@ def operation(
     return act
 
 
-def _dealt(hand: Hand, dealer: str, values: Array) -> Shares:
+def _dealt(hand: ShareEngine, dealer: str, values: Array) -> Shares:
     """A matrix that one seat deals; the others know its shape."""
     if hand.name != dealer:
         return hand.receive(dealer, values.shape)
@@ -121,7 +121,7 @@ def _dealt(hand: Hand, dealer: str, values: Array) -> Shares:
     return mine
 
 
-def opened(hand: Hand, shares: Shares) -> Array:
+def opened(hand: ShareEngine, shares: Shares) -> Array:
     """Settle what was claimed, then open a value of the degree of an input to all seats."""
     if hand.active:
         hand.claims.settle()
@@ -133,23 +133,23 @@ _LEFT = np.arange(-6.0, 6.0).reshape(4, 3)
 _RIGHT = np.arange(8.0).reshape(4, 2) ** 2 - 20
 
 
-def _dealing(hand: Hand) -> Array:
+def _dealing(hand: ShareEngine) -> Array:
     """The sum of what two seats dealt."""
     parts = [_dealt(hand, dealer, _LEFT) for dealer in hand.committee.seats[:2]]
     return opened(hand, hand.add(parts))
 
 
-def _inner(hand: Hand) -> Array:
+def _inner(hand: ShareEngine) -> Array:
     """An inner product of two matrices."""
     first, second = hand.committee.seats[:2]
     left, right = _dealt(hand, first, _LEFT), _dealt(hand, second, _RIGHT)
-    product = hand.lower(hand.inner(left, right))
+    product = hand.reduce_degree(hand.inner(left, right))
     if hand.active:
         hand.claims.inner([left], [right], product)
     return opened(hand, product)
 
 
-def _products(hand: Hand) -> Array:
+def _products(hand: ShareEngine) -> Array:
     """A product of three factors, one after the other."""
     first, second = hand.committee.seats[:2]
     left, right = _dealt(hand, first, _LEFT), _dealt(hand, second, _RIGHT)
@@ -157,7 +157,7 @@ def _products(hand: Hand) -> Array:
     return opened(hand, hand.product(both, left))
 
 
-def _relation(hand: Hand) -> Array:
+def _relation(hand: ShareEngine) -> Array:
     """Two numbers that must be equal, and are opened once."""
     first, second = hand.committee.seats[:2]
     parts = [_dealt(hand, dealer, _LEFT) for dealer in (first, second)]
@@ -170,16 +170,16 @@ def _relation(hand: Hand) -> Array:
 _FRACTION = 8
 
 
-def _fixed_point(hand: Hand) -> tuple[FixedPoint, Fixed, Fixed]:
+def _fixed_point(hand: ShareEngine) -> tuple[FixedPointEngine, FixedPointShares, FixedPointShares]:
     """Two matrices as fixed-point numbers."""
-    engine = FixedPoint(hand, _FRACTION)
+    engine = FixedPointEngine(hand, _FRACTION)
     getattr(hand, "on_bits", lambda masks: None)(engine.masks)
     dealt = [_dealt(hand, seat, _LEFT * 2**_FRACTION) for seat in hand.committee.seats[:2]]
     left, right = (engine.from_shares(one, 2**12) for one in dealt)
     return engine, left, engine.shift(right, 3 * 2**_FRACTION)
 
 
-def _comparison(hand: Hand) -> Array:
+def _comparison(hand: ShareEngine) -> Array:
     """Whether numbers are below others, by shared bits."""
     engine, left, right = _fixed_point(hand)
     found = engine.below(engine.scale(right, 2), left)
@@ -187,7 +187,7 @@ def _comparison(hand: Hand) -> Array:
     return opened(hand, found.shares)
 
 
-def _truncation(hand: Hand) -> Array:
+def _truncation(hand: ShareEngine) -> Array:
     """A product of fixed-point numbers; its last bits, which depend on chance, are left out."""
     engine, left, right = _fixed_point(hand)
     found = engine.multiply(left, right)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.kinds.pca.directions import programs as directions
-from colonnade.kinds.pca.directions.task import Directions
+from colonnade.kinds.pca import programs as directions
+from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.privacy.observers import Inputs
 from research.cheats.deviation import Array
 from research.cheats.plays import GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, trust_of, whole
@@ -18,7 +18,7 @@ from research.cheats.scenes import Act, Deals, Scene
 @lru_cache
 def _directions(size: int, threshold: int, active: bool, inputs: Inputs = "unproven") -> Act:
     trust = trust_of(size, threshold, active, inputs)
-    task = Directions(
+    task = SubspaceIteration(
         blocks_of(trust), trust, gamma=GAMMA, constant=GAMMA // 2, rows_at_most=100, directions=2, rounds=2,
         noise=3 * size, reach=256,
     )  # fmt: skip
@@ -34,7 +34,7 @@ def _directions(size: int, threshold: int, active: bool, inputs: Inputs = "unpro
 
 
 SCENES = (
-    Scene("directions", 1, _directions, checked=Directions.why_not_active is None, place=4),
+    Scene("directions", 1, _directions, checked=SubspaceIteration.why_not_active is None, place=4),
     Scene("proven directions", 1, partial(_directions, inputs="proven"), proven=True, place=4),
 )
 """By their names; ``depth`` counts products that stand one after the other."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.kinds.regression.gradients import programs as gradients
-from colonnade.kinds.regression.gradients.descent import Descent
-from colonnade.kinds.regression.gradients.task import Gradients
+from colonnade.kinds.regression import programs as gradients
+from colonnade.kinds.regression.gradient_descent import GradientDescent
+from colonnade.kinds.regression.task import GradientTask
 from colonnade.privacy.observers import Inputs
 from research.cheats.deviation import Array
 from research.cheats.plays import GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, trust_of, whole
@@ -21,7 +21,7 @@ def _rounds(expansion: int, inputs: Inputs = "unproven") -> Callable[[int, int, 
     @lru_cache
     def act(size: int, threshold: int, active: bool) -> Act:
         trust = trust_of(size, threshold, active, inputs)
-        task = Gradients(
+        task = GradientTask(
             blocks_of(trust), label_owner="o1", classes=1, trust=trust, gamma=GAMMA, scale=1.0,
             expansion=1 if expansion == 1 else 3, weight_bound=4.0, learning_rate=2.0, sampling="disjoint",
             rows=ROWS, batch=ROWS, rounds=2, noise=3 * size, rows_at_most=100, block_rows=ROWS,
@@ -31,7 +31,7 @@ def _rounds(expansion: int, inputs: Inputs = "unproven") -> Callable[[int, int, 
         joint = np.hstack([*parts, np.full((ROWS, 1), task.constant)])
 
         def expected(deals: Deals, _: Any) -> Array:
-            descent, noise = Descent(task), last_dealt(deals, task.owners)
+            descent, noise = GradientDescent(task), last_dealt(deals, task.owners)
             for number in range(task.rounds):
                 exact = gradients.reference(joint, labels.astype(np.int64), descent.integer_weights, task)
                 descent.step(exact + noise[number])
@@ -42,7 +42,7 @@ def _rounds(expansion: int, inputs: Inputs = "unproven") -> Callable[[int, int, 
     return act
 
 
-_CHECKED = Gradients.why_not_active is None
+_CHECKED = GradientTask.why_not_active is None
 SCENES = (
     Scene("gradients", 1, _rounds(1), checked=_CHECKED, place=3),
     Scene("cubic gradients", 3, _rounds(3), checked=_CHECKED, place=3),

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from colonnade.errors import ColonnadeError, PeerLost
-from colonnade.wire import Counters, codec
-from colonnade.wire.due import check_size, message_in
-from colonnade.wire.watch import marked_spare, raise_anew, stopped_by
+from colonnade.wire import TrafficCounters, codec
+from colonnade.wire.codec import check_size, decode_message
+from colonnade.wire.peer_liveness import mark_spare, raise_copy, stopped_error
 
 Part = Callable[["StagePlace"], Any]
 Message = tuple[str, dict[str, Any]]
@@ -99,7 +99,7 @@ class StagePlace:
     def __init__(self, stage: Stage, name: str) -> None:
         self.name, self.stage = name, stage
         self.peers = tuple(sorted(peer for peer in stage.names if peer != name))
-        self.counters = Counters.of(self.peers)
+        self.counters = TrafficCounters.for_peers(self.peers)
         self.outgoing: Outgoing = lambda peer, kind, fields: ((kind, fields),)
         """Replaced where the participant deviates."""
         self.silent = False
@@ -129,7 +129,7 @@ class StagePlace:
         self._spare.update(names)
 
     @property
-    def lost(self) -> tuple[str, ...]:
+    def lost_peers(self) -> tuple[str, ...]:
         """The spare peers that were lost."""
         return tuple(sorted(self._lost))
 
@@ -138,12 +138,12 @@ class StagePlace:
         if peer not in self._spare:
             return error
         self._lost.setdefault(peer, error)
-        return marked_spare(PeerLost(*self._lost[peer].args), peer)
+        return mark_spare(PeerLost(*self._lost[peer].args), peer)
 
     def abort(self, reason: str) -> None:
         """End the run for everybody."""
         if not self.silent and self.stage.failure is None:
-            self.stage.failure = stopped_by(self.name, reason)
+            self.stage.failure = stopped_error(self.name, reason)
 
     def close(self) -> None:
         """Leave; the stage notes it when the part has ended."""
@@ -171,7 +171,7 @@ class StageLink:
             if self._in:
                 frame = self._in.popleft()
                 check_size(len(frame), kind, self.peer, most)
-                return message_in(frame, kind, self.peer)
+                return decode_message(frame, kind, self.peer)
             if self.peer in stage.left:
                 raise place.lose(
                     self.peer, PeerLost(f"{self.peer} has left the study, and more was expected from it [PE001]")
@@ -185,4 +185,4 @@ class StageLink:
 
     def _check(self) -> None:
         if self.place.stage.failure is not None:
-            raise_anew(self.place.stage.failure)
+            raise_copy(self.place.stage.failure)

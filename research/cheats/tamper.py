@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ShareError
-from colonnade.mpc import PRIMES, Hand, Shares
+from colonnade.mpc import PRIMES, ShareEngine, Shares
 from colonnade.mpc.residues import Residues, ResidueSystem
 from research.cheats.deviation import Array, replace_method
 from research.cheats.stage import Message, Outgoing, StagePlace
@@ -40,12 +40,12 @@ class Tamper:
         self.won = False
         """Whether it had what it may never have, although every result may be the honest one."""
 
-    def adopt(self, hand: Hand) -> None:
+    def adopt(self, hand: ShareEngine) -> None:
         """Follow what a hand of the participant does; its cheat is installed next."""
         self.hand = hand
         for name in OPERATIONS:
             self._follow(hand, name)
-        if hand.active and hand.seated:
+        if hand.active and hand.has_seat:
             self._follow(hand.claims, CHECK)
             replace_method(hand.claims, LAST_CHECK, self._unmoved)
             self._follow(hand.claims, LAST_CHECK)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, without_code
-from colonnade.mpc import Hand
+from colonnade.mpc import ShareEngine
 from research.cheats import (
     scenes_of_pca,
     scenes_of_polynomial,
@@ -187,7 +187,7 @@ def _trial(job: Job, rng: np.random.Generator, target: int, row: Row) -> int:
     opened_by: list[bool] = []
     alike = int(rng.integers(2**32))
 
-    def prepare(hand: Hand, place: StagePlace) -> None:
+    def prepare(hand: ShareEngine, place: StagePlace) -> None:
         if cheat is not None and place.name in cheaters:
             if place.name not in tampers:
                 # All that deviate choose alike, so that they change the same number where they can.
@@ -203,7 +203,7 @@ def _trial(job: Job, rng: np.random.Generator, target: int, row: Row) -> int:
     return tampers[cheaters[0]].occasions if tampers else 0
 
 
-def _watch(hand: Hand, note: Any) -> None:
+def _watch(hand: ShareEngine, note: Any) -> None:
     """Have it noted when an honest seat sends a share of a result."""
     real, settling = hand.send_opening, hand.open_residues
     inside: list[bool] = []

@@ -12,11 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import DatasetError
-from colonnade.tables import people
+from colonnade.tables import datasets
 from colonnade.tables.columns import Column
-from colonnade.tables.dataset import PERSON_ID, Dataset, person_ids
+from colonnade.tables.datasets import PERSON_ID, Dataset, person_ids
 from colonnade.tables.schema import Schema
-from colonnade.tables.wording import listed, suggestion
+from colonnade.tables.wording import itemise, suggest_name
 from research.datasets import builders, catalog, sources
 from research.datasets.builders import Built
 from research.datasets.catalog import Layout
@@ -35,8 +35,8 @@ class _Entry:
     layout: Callable[[], Layout]
 
 
-def _made_up(path: Path, rows: int = people.USUAL_ROWS) -> Built:
-    return people.people(rows).drop_columns([PERSON_ID]), None
+def _made_up(path: Path, rows: int = datasets.USUAL_ROWS) -> Built:
+    return datasets.people(rows).drop_columns([PERSON_ID]), None
 
 
 _ENTRIES: dict[str, _Entry] = {
@@ -48,7 +48,7 @@ _ENTRIES: dict[str, _Entry] = {
     "kdd-99": _Entry(sources.KDD_99, builders.kdd, lambda: catalog.KDD_99),
     "citeseer": _Entry(sources.CITESEER, builders.citeseer, catalog.citeseer),
     "acs-income": _Entry(sources.ACS_INCOME, builders.acs_income, lambda: catalog.ACS_INCOME),
-    "population": _Entry(None, _made_up, lambda: Layout(people.DESCRIPTION, people.COLUMNS, people.LABEL)),
+    "population": _Entry(None, _made_up, lambda: Layout(datasets.DESCRIPTION, datasets.COLUMNS, datasets.LABEL)),
 }
 
 
@@ -102,7 +102,7 @@ def assembled(
 
 def _entry(name: str) -> _Entry:
     if name not in _ENTRIES:
-        hint = suggestion(name, _ENTRIES) or f"; the data sets are {listed(_ENTRIES, 20)}"
+        hint = suggest_name(name, _ENTRIES) or f"; the data sets are {itemise(_ENTRIES, 20)}"
         raise DatasetError(f"there is no data set {name!r}{hint} [DS010]")
     return _ENTRIES[name]
 

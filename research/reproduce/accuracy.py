@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression as Exact
 
 from colonnade.kinds import LogisticRegression
-from colonnade.kinds.regression.gradients.task import Gradients
-from colonnade.privacy.noise.rounding import stochastic_round
-from colonnade.privacy.routes.gaussian import gaussian_mu
+from colonnade.kinds.regression.task import GradientTask
+from colonnade.privacy.accounting.gaussian import gaussian_mu
+from colonnade.privacy.noise.local_mechanisms import stochastic_round
 from colonnade.randomness import Stream
 from research.reproduce import calibration, census, chance, dpsgd
 from research.reproduce.census import People
@@ -171,7 +171,7 @@ class _Figure:
         found: Matrix = model.decision_function(self.people.unit[test][:, :-1])
         return found
 
-    def _plan(self, gamma: int, epsilon: float) -> Gradients:
+    def _plan(self, gamma: int, epsilon: float) -> GradientTask:
         model = LogisticRegression(
             epsilon={"analyst": epsilon},
             delta=DELTA,
@@ -184,5 +184,5 @@ class _Figure:
             gamma=gamma,
         )
         task = model.plan(self.people.roster)
-        assert isinstance(task, Gradients)
+        assert isinstance(task, GradientTask)
         return task

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from colonnade.drawing.canvas import Picture
-from colonnade.drawing.charts import Pixels
+from colonnade.drawing.charts import PixelChart
 from research.afe import settings, tables, threats
 from research.reproduce.options import Options
 from research.reproduce.page import Cells
@@ -63,7 +63,7 @@ class Reproduction:
         """Fig. 10: true halves of digits, and what was recovered of them."""
         title = "AFE Fig. 10: left halves of digits, and what was recovered of them"
         spoken = "One row of pictures for each way, from what leaves a party."
-        return Picture([Pixels(self.shown, -0.5, 0.5, title=title, spoken=spoken)])
+        return Picture([PixelChart(self.shown, -0.5, 0.5, title=title, description=spoken)])
 
 
 def verdicts(rows: Sequence[Row]) -> list[Cells]:

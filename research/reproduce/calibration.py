@@ -15,15 +15,15 @@ from colonnade.privacy import (
     DiscreteGaussianRelease,
     Observer,
     PoissonSampled,
-    Repeated,
+    RepeatedRelease,
     SkellamRelease,
     Trust,
     least_noise,
     view,
 )
+from colonnade.privacy.accounting.renyi import RenyiProfile
 from colonnade.privacy.noise import TAIL
-from colonnade.privacy.noise.grid import Grid
-from colonnade.privacy.routes.renyi import Renyi
+from colonnade.privacy.noise.local_mechanisms import Grid
 from research.formulas import paper_logistic_gradient_norm, paper_rounded_norm
 
 TWO = Trust(("first", "second"), ("first", "second", "coordinator"), 1)
@@ -32,10 +32,10 @@ TWO = Trust(("first", "second"), ("first", "second", "coordinator"), 1)
 _Release = SkellamRelease | DiscreteGaussianRelease
 
 
-def rounds_of(event: _Release, rate: float, rounds: int) -> Repeated:
+def rounds_of(event: _Release, rate: float, rounds: int) -> RepeatedRelease:
     """A release repeated on Poisson batches that the analyst does not see."""
     inner = PoissonSampled(event, Fraction(rate)) if rate < 1 else event
-    return Repeated(inner, rounds)
+    return RepeatedRelease(inner, rounds)
 
 
 def skellam_release(mu: Fraction, l2_squared: int, l1: int, dimension: int) -> SkellamRelease:
@@ -44,12 +44,12 @@ def skellam_release(mu: Fraction, l2_squared: int, l1: int, dimension: int) -> S
     return SkellamRelease("sum", shares, dimension, l1, l2_squared, 2 * l1, 4 * l2_squared, float(TAIL))
 
 
-def renyi_noise(make: Callable[[Fraction], Repeated], epsilon: float, delta: float, start: float) -> float:
+def renyi_noise(make: Callable[[Fraction], RepeatedRelease], epsilon: float, delta: float, start: float) -> float:
     """The least noise by Renyi divergences alone, to nine digits: what the paper's own accounting gives."""
 
     def costs(log_noise: float) -> float:
         event = make(Fraction(math.exp(log_noise)))
-        return Renyi([view(event, Observer.analyst(), TWO)]).epsilon(delta)
+        return RenyiProfile([view(event, Observer.analyst(), TWO)]).epsilon(delta)
 
     low, high = math.log(start), math.log(start)
     while costs(high) > epsilon:
@@ -68,7 +68,10 @@ def paper_moments_noise(gamma: int, columns: int, epsilon: float, delta: float) 
     square = round(paper_rounded_norm(gamma, 1.0, columns) ** 2)
     l1 = min(square**2, columns * square)
     return renyi_noise(
-        lambda mu: Repeated(skellam_release(mu, square**2, l1, columns**2), 1), epsilon, delta, float(square) ** 2
+        lambda mu: RepeatedRelease(skellam_release(mu, square**2, l1, columns**2), 1),
+        epsilon,
+        delta,
+        float(square) ** 2,
     )
 
 
@@ -93,7 +96,7 @@ def gradient_deviation(
     l1 = math.isqrt(numbers * square) + 1
     unit = max(1, square >> 30)  # the search looks at whole numbers: in units fine enough for six digits
 
-    def event(noise: int) -> Repeated:
+    def event(noise: int) -> RepeatedRelease:
         shares = (("first", Fraction(noise * unit)),)
         release = DiscreteGaussianRelease("gradients", shares, numbers, l1, square, 2 * l1, 4 * square, float(TAIL))
         return rounds_of(release, rate, rounds)

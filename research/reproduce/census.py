@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from colonnade.models import Roster
 from colonnade.tables import Category, Column, Dataset, Flag, Number, Table, category, flag, number
-from colonnade.tables.dataset import PERSON_ID, person_ids
+from colonnade.tables.datasets import PERSON_ID, person_ids
 from research.datasets import load_dataset, sources as files
 from research.datasets.catalog import Layout
 from research.datasets.named import assembled
@@ -61,7 +61,7 @@ class People:
         columns = []
         for party, schema in self.dataset.feature_schemas.items():
             whole = self.tables[party].select(schema.names).matrix()
-            for name, place in schema.places.items():
+            for name, place in schema.encoded_slices.items():
                 columns.append(_boxed(schema.columns[name], whole[:, place]))
         return np.hstack(columns)
 

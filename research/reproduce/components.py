@@ -18,10 +18,10 @@ from scipy.sparse.linalg import eigsh
 from colonnade.kinds import PCA
 from colonnade.kinds.pca.model import top_eigenvectors
 from colonnade.models import Roster
+from colonnade.privacy.accounting.gaussian import gaussian_mu
 from colonnade.privacy.noise import skellam
-from colonnade.privacy.noise.rounding import stochastic_round
-from colonnade.privacy.routes.gaussian import gaussian_mu
-from colonnade.protocols.moments.integers import exact_gram
+from colonnade.privacy.noise.local_mechanisms import stochastic_round
+from colonnade.protocols.moments.programs import exact_gram
 from colonnade.randomness import Stream
 from colonnade.tables import Schema
 from research.reproduce import calibration, chance

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from colonnade.privacy.noise.grid import Grid
+from colonnade.privacy.noise.local_mechanisms import Grid
 from colonnade.randomness import Stream
 from research.reproduce.calibration import gradient_deviation
 from research.reproduce.chance import Batches, Matrix

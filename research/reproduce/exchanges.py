@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression as Exact
 from sklearn.metrics import roc_auc_score
 
 from colonnade.kinds.glm.model import GLM
-from colonnade.tables.centred import Centred
+from colonnade.tables.centring import ColumnCentring
 from research.reproduce import chance, vertical
 from research.reproduce.census import People
 from research.reproduce.chance import Matrix, Places
@@ -72,7 +72,7 @@ class Two:
     def _centred(self, party: str) -> Matrix:
         data = self.people.dataset
         label = data.label_column if party == data.label_party else None
-        return Centred(data.schemas[party], label).features(self.people.tables[party]).matrix()
+        return ColumnCentring(data.schemas[party], label).centre_features(self.people.tables[party]).matrix()
 
     def model(self, epsilon: float, **parameters: Any) -> Learner:
         """One of ours, planned for this data."""

@@ -24,7 +24,7 @@ from colonnade.kinds.synthesis.mixture.starting import start_from
 from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
 from colonnade.kinds.synthesis.products import Products
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
 from colonnade.privacy import Budget, Event
 from colonnade.privacy.calibrate import least_noise
 from colonnade.tables.coding import decode_codes
@@ -74,14 +74,14 @@ class Coded:
     def test_codes(self) -> NDArray[np.int64]:
         """The codes of the test people."""
         tables = self.bench.test.tables()
-        return np.hstack([self.bench.codings[party].rows(table).matrix() for party, table in tables.items()])
+        return np.hstack([self.bench.codings[party].code_rows(table).matrix() for party, table in tables.items()])
 
     def encoded(self, codes: NDArray[np.int64]) -> dict[str, Matrix]:
         """Codes of all columns as each party's one-hot rows."""
         found, start = {}, 0
         for party, schema in self.schemas.items():
             rows = np.zeros((len(codes), schema.encoded_width))
-            for place in schema.places.values():
+            for place in schema.encoded_slices.values():
                 rows[np.arange(len(codes)), place.start + codes[:, start]] = 1.0
                 start += 1
             found[party] = rows
@@ -93,7 +93,7 @@ class Coded:
             [
                 rows[party][:, place].argmax(axis=1)
                 for party, schema in self.schemas.items()
-                for place in schema.places.values()
+                for place in schema.encoded_slices.values()
             ]
         )
 

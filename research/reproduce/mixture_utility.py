@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from colonnade.kinds.synthesis.products import Products
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
 from colonnade.privacy import Event
 from research.reproduce.chance import stream
 from research.reproduce.mixture_tables import Coded, Method

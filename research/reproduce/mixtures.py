@@ -19,9 +19,9 @@ from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
 from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
 from colonnade.models.federation import Federation, Party
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
 from colonnade.privacy import Budget
-from colonnade.tables.dataset import PERSON_ID, Dataset
+from colonnade.tables.datasets import PERSON_ID, Dataset
 from research.datasets.catalog import ADULT, Layout
 from research.datasets.named import load_dataset
 from research.reproduce.centralised import Clipping, centralised
@@ -88,7 +88,7 @@ class Census:
         trust, rows = Roster.of(self.train.schemas).trust, self.train.rows
         draft = Mixture(parts, COMPONENTS, trust, "poisson", rows, BATCH, rounds, 2, "derivatives")
         if multiple is None:
-            return draft.calibrated([Budget("analyst", epsilon, DELTA)])
+            return draft.calibrate([Budget("analyst", epsilon, DELTA)])
         return replace(draft, noise=draft.additive.least_scale(multiple, draft.sensitivity))
 
 

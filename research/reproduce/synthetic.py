@@ -17,7 +17,7 @@ from sklearn.linear_model import LinearRegression as ExactLinear
 
 from colonnade.kinds import LinearRegression
 from colonnade.tables import Column, Dataset, Schema, number
-from colonnade.tables.dataset import PERSON_ID, person_ids
+from colonnade.tables.datasets import PERSON_ID, person_ids
 from research.reproduce import chance, published
 from research.reproduce.census import People
 from research.reproduce.chance import Matrix, Places

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from colonnade.tables import Column, category, number
-from colonnade.tables.dataset import PERSON_ID, person_ids
+from colonnade.tables.datasets import PERSON_ID, person_ids
 from research.datasets import builders, catalog, sources as files
 from research.datasets.builders import Built
 from research.datasets.catalog import Layout

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DatasetError
 from colonnade.kinds.synthesis.comparable import Comparable, Side, comparable
-from colonnade.tables.coding import Coding, coding_of
+from colonnade.tables.coding import Coding, build_coding
 from colonnade.tables.columns import Column, Number, category, number
-from colonnade.tables.dataset import Dataset
+from colonnade.tables.datasets import Dataset
 from colonnade.tables.table import Table
 from research.datasets.catalog import ACS_INCOME, ADULT, CREDIT_DEFAULT, Layout
 from research.datasets.named import Split, load_dataset
@@ -92,7 +92,7 @@ class Bench:
     def codings(self) -> dict[str, Coding]:
         """How each party's columns are coded."""
         return {
-            party: coding_of(
+            party: build_coding(
                 schema, {name: self.bins[f"{party}.{name}"] for name in schema.names if f"{party}.{name}" in self.bins}
             )
             for party, schema in self.train.schemas.items()
@@ -116,7 +116,7 @@ class Bench:
     @cached_property
     def codes(self) -> NDArray[np.int64]:
         """The codes of all columns of the training people."""
-        return np.hstack([self.codings[party].rows(table).matrix() for party, table in self.tables.items()])
+        return np.hstack([self.codings[party].code_rows(table).matrix() for party, table in self.tables.items()])
 
     @cached_property
     def real(self) -> tuple[pa.Table, pa.Table]:

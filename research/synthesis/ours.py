@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from colonnade.kinds.synthesis.model import Synthesizer
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
 from research.reproduce.chance import stream
 from research.synthesis.layouts import Bench
 

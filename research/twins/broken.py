@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from colonnade.audit import Game, Sampler
 from colonnade.privacy import Event, Observer
-from colonnade.privacy.releases import PoissonSampled, Repeated
+from colonnade.privacy.releases import PoissonSampled, RepeatedRelease
 
 HALF = "half the variance of the noise"
 ONE_OWNER = "only one owner adds its share"
@@ -103,7 +103,7 @@ def one_owner(sampler: Noisy) -> Noisy:
 # --- what is claimed
 
 
-def secret_coins(event: Repeated) -> Repeated:
+def secret_coins(event: RepeatedRelease) -> RepeatedRelease:
     """Coins that put people into batches are known, and charged as secret ones."""
     if not isinstance(event.event, PoissonSampled):
         raise TypeError("coins are for batches [VA259]")
@@ -112,6 +112,8 @@ def secret_coins(event: Repeated) -> Repeated:
 
 def charged_once(game: Game) -> Game | None:
     """Whatever is repeated is charged as if it happened once; ``None`` if nothing is repeated."""
-    if not any(isinstance(event, Repeated) for event in game.events):
+    if not any(isinstance(event, RepeatedRelease) for event in game.events):
         return None
-    return replace(game, events=tuple(event.event if isinstance(event, Repeated) else event for event in game.events))
+    return replace(
+        game, events=tuple(event.event if isinstance(event, RepeatedRelease) else event for event in game.events)
+    )

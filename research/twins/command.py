@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from colonnade.audit import MOST_SAMPLES, SAMPLES
-from colonnade.cli.audit import audited_tasks, conditions, new_seed, prepare, verdict_table
+from colonnade.cli.attacks import audited_tasks, conditions, new_seed, prepare_folder, verdict_table
 from colonnade.cli.output import Json, emit, progress_bar, say
 from colonnade.drawing.markup import Html, tag
-from colonnade.models import files
-from colonnade.report import words
-from colonnade.report.audit_plot import audit_document, audit_section
+from colonnade.models import serialization
+from colonnade.report import wording
+from colonnade.report.audit_pages import audit_document, audit_section
 from colonnade.report.document import write_document
 from research.twins.registry import TwinVerdict, judge_twin, twins as twins_of
 
@@ -41,7 +41,7 @@ def twins(
     }
     played = [pair for pairs in found.values() for pair in pairs]
     without = [called for called, pairs in found.items() if not pairs]
-    prepare(out, (_PAGE, _FIGURES))
+    prepare_folder(out, (_PAGE, _FIGURES))
     verdicts = []
     with progress_bar(not json) as progress:
         for index, (broken, game) in enumerate(played):
@@ -55,7 +55,7 @@ def twins(
     if verdicts:
         section = audit_section("twins", "Broken on purpose", verdicts)
         write_document(out / _PAGE, audit_document(f"Twins of {title}", _lead(verdicts), [section]))
-    files.write_whole(out / _FIGURES, (plain_json.dumps(facts, indent=1) + "\n").encode())
+    serialization.write_whole(out / _FIGURES, (plain_json.dumps(facts, indent=1) + "\n").encode())
     emit(facts | {"out": str(out)}) if json else say(_show(verdicts, without, out / _PAGE, number))
     if not all(verdict.good for verdict in verdicts):
         raise typer.Exit(1)
@@ -64,11 +64,11 @@ def twins(
 def _lead(verdicts: Sequence[TwinVerdict]) -> Html:
     if escaped := [verdict.label for verdict in verdicts if not verdict.good]:
         text = (
-            f"{words.counted(len(escaped), 'broken twin')} escaped, so this audit would not have seen such a fault: "
+            f"{wording.count_noun(len(escaped), 'broken twin')} escaped, so this audit would not have seen such a fault: "
             f"{'; '.join(escaped)}. That says nothing against a promise; play with more samples."
         )
         return tag("p", text, class_="note")
-    return tag("p", f"{words.counted(len(verdicts), 'broken twin')}, and every one was caught.", class_="lead")
+    return tag("p", f"{wording.count_noun(len(verdicts), 'broken twin')}, and every one was caught.", class_="lead")
 
 
 def _show(verdicts: Sequence[TwinVerdict], without: Sequence[str], page: Path, seed: int) -> str:

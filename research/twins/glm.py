@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit import Game
-from colonnade.kinds.glm.audit_messages import NewScores, Transcript
-from colonnade.kinds.glm.audit_times import StepsTaken
+from colonnade.kinds.glm.audit import ExchangeTranscript, NewScoresSampler, StepCountSampler
 from colonnade.randomness import Stream
 from research.twins.broken import EVERY_EPOCH, HALF, in_sampler, quieter
 from research.twins.registry import register_twin
@@ -19,7 +18,7 @@ _FAR = 30.0  # a score so large that clipping would change it, and so small that
 
 
 @dataclass(frozen=True)
-class _FreshNoise(Transcript):
+class _FreshNoise(ExchangeTranscript):
     """Each receiver gets the message with fresh noise, and all receivers compare what they got."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
@@ -28,7 +27,7 @@ class _FreshNoise(Transcript):
 
 
 @dataclass(frozen=True)
-class _ExactWeights(Transcript):
+class _ExactWeights(ExchangeTranscript):
     """Weights without noise, and an attacker who looks at nothing else."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
@@ -36,7 +35,7 @@ class _ExactWeights(Transcript):
         return np.full(count, sum(part.values[neighbour] @ part.weighed(self.task) for part in weights))
 
 
-def _fresh_noise(sampler: Transcript) -> Transcript:
+def _fresh_noise(sampler: ExchangeTranscript) -> ExchangeTranscript:
     return _FreshNoise(sampler.task, sampler.played, sampler.tellers)
 
 
@@ -48,22 +47,22 @@ def _exact_weights(game: Game) -> Game | None:
     return replace(game, sampler=_ExactWeights(sampler.task, sampler.played, sampler.tellers))
 
 
-def _of_exchange(game: Game) -> Transcript:
-    if not isinstance(game.sampler, Transcript):
+def _of_exchange(game: Game) -> ExchangeTranscript:
+    if not isinstance(game.sampler, ExchangeTranscript):
         raise TypeError(f"{game.name} does not draw by Transcript [VA258]")
     return game.sampler
 
 
-def _unclipped_slopes(sampler: Transcript) -> Transcript:
+def _unclipped_slopes(sampler: ExchangeTranscript) -> ExchangeTranscript:
     return replace(sampler, played=replace(sampler.played, message_clip=_ANYTHING))
 
 
-def _unclipped_scores(sampler: Transcript) -> Transcript:
+def _unclipped_scores(sampler: ExchangeTranscript) -> ExchangeTranscript:
     sides = tuple(replace(side, score_clip=_ANYTHING) for side in sampler.played.sides)
     return replace(sampler, played=replace(sampler.played, sides=sides))
 
 
-def _unclipped_own(sampler: Transcript) -> Transcript:
+def _unclipped_own(sampler: ExchangeTranscript) -> ExchangeTranscript:
     family = replace(sampler.played.family, reach=_FAR)
     return replace(sampler, played=replace(sampler.played, family=family))
 
@@ -81,7 +80,7 @@ def _one_epoch(game: Game) -> Game | None:
 
 FRESH = "fresh noise for each party that is told"
 UNCLIPPED, UNCLIPPED_SCORES, UNCLIPPED_OWN, FRESH_NOISE, EXCHANGE_HALF = (
-    in_sampler(Transcript, change)
+    in_sampler(ExchangeTranscript, change)
     for change in (_unclipped_slopes, _unclipped_scores, _unclipped_own, _fresh_noise, lambda s: quieter(s, 2))
 )
 for method in ("glm-alternating", "glm-gradient"):
@@ -94,6 +93,6 @@ for method in ("glm-alternating", "glm-gradient"):
 SLOPES = "slopes told of scores that were not clipped"
 register_twin("glm-alternating", "coalition", SLOPES, UNCLIPPED_OWN, part="slopes")
 register_twin("glm-gradient", "party", "released weights without noise", _exact_weights, part="scores")
-register_twin("glm-prediction", "party", HALF, in_sampler(NewScores, lambda s: quieter(s, 2)))
+register_twin("glm-prediction", "party", HALF, in_sampler(NewScoresSampler, lambda s: quieter(s, 2)))
 ENDS = "a fit that ends when it is near enough"
-register_twin("time", "party", ENDS, in_sampler(StepsTaken, lambda s: replace(s, certified=False)), part="slopes")
+register_twin("time", "party", ENDS, in_sampler(StepCountSampler, lambda s: replace(s, certified=False)), part="slopes")

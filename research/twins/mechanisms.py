@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit import Game
-from colonnade.audit.samplers import Labels, OnGrid, Opening, Shares
-from colonnade.privacy.additive import CLOSEST, law_named, law_of, laws
-from colonnade.privacy.releases import Repeated, SquaredRelease
+from colonnade.audit.mechanisms import GridSampler, OpenedNumber, ResponseSampler, Shares
+from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, drawn_laws, law_named, law_of_event
+from colonnade.privacy.releases import RepeatedRelease, SquaredRelease
 from colonnade.randomness import Stream
 from research.twins.broken import (
     COINS,
@@ -32,33 +32,33 @@ from research.twins.registry import register_twin
 
 
 def _with_shares(change: Callable[[Shares], Shares]) -> Callable[[Game], Game]:
-    return in_sampler(Opening, lambda sampler: replace(sampler, shares=change(sampler.shares)))
+    return in_sampler(OpenedNumber, lambda sampler: replace(sampler, shares=change(sampler.shares)))
 
 
-def _half_variance(sampler: Opening) -> Opening:
+def _half_variance(sampler: OpenedNumber) -> OpenedNumber:
     return replace(sampler, shares=tuple((owner, size / 2) for owner, size in sampler.shares))
 
 
 def _half_scale(game: Game) -> Game:
     event: Any = game.events[0]
-    law = law_of(event.kind).sampler_of(replace(event, scale=event.scale / 2))
-    return in_sampler(Opening, lambda sampler: replace(sampler, law=law))(game)
+    law = law_of_event(event.kind).share_sampler(replace(event, scale=event.scale / 2))
+    return in_sampler(OpenedNumber, lambda sampler: replace(sampler, law=law))(game)
 
 
 @dataclass(frozen=True)
-class _TrueLabels(Labels):
+class _TrueLabels(ResponseSampler):
     """Labels as they are."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.int64]:
-        return self.compare(np.full(count, self.labels[neighbour], dtype=np.int64))
+        return self.statistic(np.full(count, self.labels[neighbour], dtype=np.int64))
 
 
 @dataclass(frozen=True)
-class _IntegerNoise(OnGrid):
+class _IntegerNoise(GridSampler):
     """A real number with noise on the integers only."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        noise = law_named(CLOSEST).sample(Fraction(self.deviation) ** 2, count, stream)
+        noise = law_named(CLOSEST_TO_GAUSSIAN).sample(Fraction(self.deviation) ** 2, count, stream)
         return self.look(np.asarray(self.values[neighbour] + noise, dtype=np.float64))
 
 
@@ -76,9 +76,9 @@ ONCE = "sensitivity C instead of 2C for a"
 CHARGED_ONCE = in_event(SquaredRelease, _single_sensitivity)
 TWO_HALVES = _with_shares(lambda shares: (("bank", Fraction(1, 2)), ("shop", Fraction(1, 2))))
 EXACT = _with_shares(lambda shares: ())
-for _law in laws():
+for _law in drawn_laws():
     if _law.norm == "l2":
-        register_twin(_law.name, "analyst", HALF, in_sampler(Opening, _half_variance))
+        register_twin(_law.name, "analyst", HALF, in_sampler(OpenedNumber, _half_variance))
         register_twin(_law.name, "analyst", ONE_OWNER, _with_shares(lambda shares: shares[:1]))
         for _who, _shown in (("party", TO_PARTY), ("coalition", TO_COALITION)):
             register_twin(_law.name, _who, _shown, as_analyst)
@@ -88,9 +88,9 @@ for _law in laws():
         register_twin(_law.name, "party", "half a variable from each of two parties, one of them looking", TWO_HALVES)
         register_twin(_law.name, "party", "the exact sum shown to a party", EXACT)
 
-TRUE_LABELS = in_sampler(Labels, lambda s: _TrueLabels(s.labels, s.categories, s.odds))
-INTEGER_NOISE = in_sampler(OnGrid, lambda s: _IntegerNoise(s.values, s.grid, s.deviation, s.fraction))
+TRUE_LABELS = in_sampler(ResponseSampler, lambda s: _TrueLabels(s.labels, s.categories, s.odds))
+INTEGER_NOISE = in_sampler(GridSampler, lambda s: _IntegerNoise(s.values, s.grid, s.deviation, s.fraction))
 register_twin("randomised-response", "party", "true labels", TRUE_LABELS)
 register_twin("grid", "analyst", "noise on the integers, values between them", INTEGER_NOISE, part="fraction")
-register_twin("rounds", "analyst", "one round charged for twenty", in_event(Repeated, lambda event: event.event))
-register_twin("poisson-sampled", "party", COINS, in_event(Repeated, secret_coins))
+register_twin("rounds", "analyst", "one round charged for twenty", in_event(RepeatedRelease, lambda event: event.event))
+register_twin("poisson-sampled", "party", COINS, in_event(RepeatedRelease, secret_coins))

@@ -8,17 +8,17 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.samplers import Weighed
-from colonnade.kinds.prediction.audit_levels import ToldLevels
-from colonnade.kinds.prediction.levels.task import Respondent
-from colonnade.privacy.noise.response import randomised_response
+from colonnade.audit.mechanisms import WeightedSumSampler
+from colonnade.kinds.prediction.audit import LevelSampler
+from colonnade.kinds.prediction.quantised_answers.task import Respondent
+from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.randomness import Stream
 from research.twins.broken import ONE_OWNER, in_sampler, one_owner
 from research.twins.registry import register_twin
 
 
 @dataclass(frozen=True)
-class _LikelierLevels(ToldLevels):
+class _LikelierLevels(LevelSampler):
     """The true level is answered as if its odds were 5 % larger."""
 
     def told(self, asked: Respondent, neighbour: int, count: int, stream: Stream) -> NDArray[np.int64]:
@@ -27,15 +27,15 @@ class _LikelierLevels(ToldLevels):
 
 
 @dataclass(frozen=True)
-class _CutsFromThePeople(ToldLevels):
+class _CutsFromThePeople(LevelSampler):
     """There are two people, and parts are cut at the mean of both: so the answer about the other one changes, too."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.int64]:
         return super().__call__(neighbour, count, stream) - super().__call__(1 - neighbour, count, stream)
 
 
-LIKELIER = in_sampler(ToldLevels, lambda sampler: _LikelierLevels(sampler.task, sampler.observer))
-FROM_PEOPLE = in_sampler(ToldLevels, lambda sampler: _CutsFromThePeople(sampler.task, sampler.observer))
+LIKELIER = in_sampler(LevelSampler, lambda sampler: _LikelierLevels(sampler.task, sampler.observer))
+FROM_PEOPLE = in_sampler(LevelSampler, lambda sampler: _CutsFromThePeople(sampler.task, sampler.observer))
 register_twin("prediction-levels", "party", "odds that are 5 % too large", LIKELIER)
 register_twin("prediction-levels", "party", "cuts that depend on the people asked about", FROM_PEOPLE)
-register_twin("prediction", "party", ONE_OWNER, in_sampler(Weighed, one_owner))
+register_twin("prediction", "party", ONE_OWNER, in_sampler(WeightedSumSampler, one_owner))

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from colonnade.audit import Game, games, subjects
-from colonnade.audit.verdict import Verdict, game_stream
+from colonnade.audit.registry import GameVerdict, game_stream
 from colonnade.protocols.task import Task
 
 MODULES = ("mechanisms", "pca", "regression", "glm", "polynomial", "prediction", "tables", "synthesis", "split")
@@ -68,7 +68,7 @@ def twins(name: str, task: Task | None = None) -> tuple[tuple[str, Game], ...]:
 
 
 @dataclass(frozen=True)
-class TwinVerdict(Verdict):
+class TwinVerdict(GameVerdict):
     """The outcome of a broken game; ``broken`` says what was broken on purpose."""
 
     broken: str

@@ -9,13 +9,21 @@ import numpy as np
 
 from colonnade.audit import Game
 from colonnade.kinds.split.adaptive.rescaling import Pairs, clip_rows, stretch
-from colonnade.kinds.split.audit_embeddings import Columns, Floats, Integers, ToldLabels
-from colonnade.kinds.split.audit_features import Features, People, Trained, people_of
+from colonnade.kinds.split.audit import (
+    EmbeddingSampler,
+    EncodedPeople,
+    FeatureMomentSampler,
+    Floats,
+    Integers,
+    LabelSlopeSampler,
+    TrainedFeatureSampler,
+    people_of,
+)
 from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
 from colonnade.kinds.split.embeddings.task import GRADIENT_BITS
 from colonnade.kinds.split.embeddings.updates import Drawn
 from colonnade.kinds.split.encoders import Encoder, OverRows, Trainable
-from colonnade.protocols.rounds import Draw
+from colonnade.protocols.iteration import NoiseSampler
 from colonnade.randomness import Stream
 from research.twins.broken import EVERY_EPOCH, HALF, TO_PARTY, as_analyst, charged_once, in_sampler, quieter
 from research.twins.registry import register_twin
@@ -29,13 +37,13 @@ _RATE = 50.0
 
 
 @dataclass(frozen=True)
-class Stretched(Columns):
+class Stretched(EmbeddingSampler):
     """Embeddings of a batch that are stretched to the clip by what the batch is like, as published.
 
     Everybody but the one who changes is close together, near one end of the ball; all of them are told.
     """
 
-    def embedded(self, name: str, sign: float, count: int, draw: Draw) -> Iterator[Floats]:
+    def embedded(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Iterator[Floats]:
         """What is told of everybody in the batch, as often as embeddings are told."""
         task, sender = self.task, self.task.sender(name)
         batch = np.zeros((_PEOPLE, sender.width))
@@ -48,7 +56,7 @@ class Stretched(Columns):
 
 
 @dataclass(frozen=True)
-class OverAndOver(Columns):
+class OverAndOver(EmbeddingSampler):
     """Embeddings that are told in twenty epochs, each time with the noise of one."""
 
     @property
@@ -58,7 +66,7 @@ class OverAndOver(Columns):
 
 
 @dataclass(frozen=True)
-class SilentUpdates(Columns):
+class SilentUpdates(EmbeddingSampler):
     """Updates of the encoder without noise."""
 
     def summed(self, learner: Learner, places: Places, slopes: Matrix, clip: float, draw: Drawn) -> Floats:
@@ -72,7 +80,7 @@ class SilentUpdates(Columns):
 
 
 @dataclass(frozen=True)
-class UnboundedGradients(Columns):
+class UnboundedGradients(EmbeddingSampler):
     """Updates of the encoder whose gradients nobody clipped one by one."""
 
     def summed(self, learner: Learner, places: Places, slopes: Matrix, clip: float, draw: Drawn) -> Floats:
@@ -82,7 +90,7 @@ class UnboundedGradients(Columns):
 
 
 @dataclass(frozen=True)
-class TrueLabels(ToldLabels):
+class TrueLabels(LabelSlopeSampler):
     """Slopes of a teacher that knows the labels as they are."""
 
     def answers(self, labels: Integers, stream: Stream) -> Integers:
@@ -91,10 +99,10 @@ class TrueLabels(ToldLabels):
 
 
 @dataclass(frozen=True)
-class TrainedInSecret(Features):
+class TrainedInSecret(FeatureMomentSampler):
     """Encoders that learn from the rows before these are embedded, without noise, and of which no event says so."""
 
-    def encoder(self, party: str, people: People) -> Encoder:
+    def encoder(self, party: str, people: EncodedPeople) -> Encoder:
         """The party's encoder, after a long step along the sum of its gradients."""
         encoder = super().encoder(party, people)
         if isinstance(encoder, Trainable):
@@ -104,10 +112,10 @@ class TrainedInSecret(Features):
         return encoder
 
 
-def trained_in_secret(sampler: Features) -> Features:
+def trained_in_secret(sampler: FeatureMomentSampler) -> FeatureMomentSampler:
     """A crowd whose embeddings all turn around, because the encoder learns from one person more or less."""
 
-    def crowd(*more: float) -> People:
+    def crowd(*more: float) -> EncodedPeople:
         rows = np.array([[0.1, 0.0]] * _CROWD + [[each, 0.0] for each in more])
         columns = {party: rows for party, _ in sampler.study.joint.widths}
         return people_of(columns, [0] * len(rows))
@@ -115,24 +123,24 @@ def trained_in_secret(sampler: Features) -> Features:
     return TrainedInSecret(sampler.study, (crowd(), crowd(-1.0)), sampler.noisy)
 
 
-def stretched(sampler: Columns) -> Columns:
+def stretched(sampler: EmbeddingSampler) -> EmbeddingSampler:
     """The published rescaling in place of a public one."""
     return Stretched(sampler.task, sampler.tellers)
 
 
-def over_and_over(sampler: Columns) -> Columns:
+def over_and_over(sampler: EmbeddingSampler) -> EmbeddingSampler:
     """One party's embeddings, told in twenty epochs and charged as one."""
     return OverAndOver(sampler.task, sampler.tellers[:1])
 
 
-def unclipped(sampler: Columns) -> Columns:
+def unclipped(sampler: EmbeddingSampler) -> EmbeddingSampler:
     """A hundred times the clip, with the noise of the clip that is charged."""
     task = sampler.task
     senders = tuple(replace(sender, clip=_UNBOUNDED * sender.clip) for sender in task.senders)
     return replace(sampler, task=replace(task, senders=senders, noise=max(1, task.noise // _UNBOUNDED**2)))
 
 
-def half_the_noise(sampler: Features) -> Features:
+def half_the_noise(sampler: FeatureMomentSampler) -> FeatureMomentSampler:
     """Owners draw half the variance; the claim keeps its own."""
     study = sampler.study
     return replace(sampler, study=replace(study, task=study.task.with_noise(study.task.noise // 2)))
@@ -140,7 +148,7 @@ def half_the_noise(sampler: Features) -> Features:
 
 def only_moments(game: Game) -> Game:
     """An encoder's training that is in no event."""
-    if not isinstance(game.sampler, Trained):
+    if not isinstance(game.sampler, TrainedFeatureSampler):
         raise TypeError(f"{game.name} does not draw by Trained [VA254]")
     return replace(game, events=game.events[:1])
 
@@ -150,23 +158,23 @@ def only_moments(game: Game) -> Game:
 EVERY_RELEASE = "twenty releases charged as one"
 STRETCHED = "embeddings stretched to the clip as published"
 SPLIT_HALF, UNCLIPPED_EMBEDDINGS, TWENTY, PUBLISHED = (
-    in_sampler(Columns, change) for change in (lambda s: quieter(s, 2), unclipped, over_and_over, stretched)
+    in_sampler(EmbeddingSampler, change) for change in (lambda s: quieter(s, 2), unclipped, over_and_over, stretched)
 )
 register_twin("split-embeddings", "party", HALF, SPLIT_HALF, part="embedding")
 register_twin("split-embeddings", "party", "embeddings told without clipping", UNCLIPPED_EMBEDDINGS, part="embedding")
 register_twin("split-embeddings", "party", EVERY_RELEASE, TWENTY, part="embedding")
 register_twin("split-embeddings", "party", STRETCHED, PUBLISHED, part="embedding")
 
-SILENT = in_sampler(Columns, lambda s: SilentUpdates(s.task, s.tellers))
-UNBOUNDED = in_sampler(Columns, lambda s: UnboundedGradients(s.task, s.tellers))
-TAUGHT = in_sampler(ToldLabels, lambda s: TrueLabels(s.task, s.beside))
+SILENT = in_sampler(EmbeddingSampler, lambda s: SilentUpdates(s.task, s.tellers))
+UNBOUNDED = in_sampler(EmbeddingSampler, lambda s: UnboundedGradients(s.task, s.tellers))
+TAUGHT = in_sampler(LabelSlopeSampler, lambda s: TrueLabels(s.task, s.beside))
 register_twin("split-training", "party", "updates of the encoder without noise", SILENT, part="update")
 register_twin("split-training", "party", "gradients summed without clipping each", UNBOUNDED, part="update")
 register_twin("split-training", "party", EVERY_EPOCH, charged_once, part="update")
 register_twin("split-training", "party", "slopes made of true labels", TAUGHT, part="labels")
 
-FEATURES_HALF = in_sampler(Features, half_the_noise)
-IN_SECRET = in_sampler(Features, trained_in_secret)
+FEATURES_HALF = in_sampler(FeatureMomentSampler, half_the_noise)
+IN_SECRET = in_sampler(FeatureMomentSampler, trained_in_secret)
 register_twin("split-moments", "analyst", HALF, FEATURES_HALF)
 register_twin("split-moments", "analyst", "encoders that learned from the rows, uncharged", IN_SECRET)
 register_twin("split-moments", "party", TO_PARTY, as_analyst)

@@ -8,13 +8,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.tables.audit_marginals import Cells, Codes
+from colonnade.kinds.tables.audit import Codes, MarginalCellSampler
 from research.twins.broken import HALF, ONE_OWNER, TO_PARTY, as_analyst, in_sampler, one_owner, quieter
 from research.twins.registry import register_twin
 
 
 @dataclass(frozen=True)
-class _OneBlockTwice(Cells):
+class _OneBlockTwice(MarginalCellSampler):
     """The block that moves most is opened twice, with fresh noise."""
 
     def times(self, index: int) -> int:
@@ -25,10 +25,10 @@ class _OneBlockTwice(Cells):
 
 
 @dataclass(frozen=True)
-class _NotCentred(Cells):
+class _NotCentred(MarginalCellSampler):
     """Coordinates that are n times one-hot, and not one less."""
 
-    def added(self, person: Codes) -> NDArray[np.int64]:
+    def contribution(self, person: Codes) -> NDArray[np.int64]:
         found = []
         for block in self.task.asked:
             cells = np.array(block.weight)
@@ -40,11 +40,11 @@ class _NotCentred(Cells):
         return np.concatenate(found)
 
 
-MARGINALS_HALF = in_sampler(Cells, lambda s: quieter(s, 2))
-BLOCK_TWICE = in_sampler(Cells, lambda s: _OneBlockTwice(s.task, s.people, s.noisy))
-NOT_CENTRED = in_sampler(Cells, lambda s: _NotCentred(s.task, s.people, s.noisy))
+MARGINALS_HALF = in_sampler(MarginalCellSampler, lambda s: quieter(s, 2))
+BLOCK_TWICE = in_sampler(MarginalCellSampler, lambda s: _OneBlockTwice(s.task, s.people, s.noisy))
+NOT_CENTRED = in_sampler(MarginalCellSampler, lambda s: _NotCentred(s.task, s.people, s.noisy))
 register_twin("marginals", "analyst", HALF, MARGINALS_HALF)
-register_twin("marginals", "analyst", ONE_OWNER, in_sampler(Cells, one_owner))
+register_twin("marginals", "analyst", ONE_OWNER, in_sampler(MarginalCellSampler, one_owner))
 register_twin("marginals", "analyst", "a block charged once and released twice", BLOCK_TWICE)
 register_twin("marginals", "analyst", "centred coordinates charged, one-hot ones released", NOT_CENTRED)
 register_twin("marginals", "party", TO_PARTY, as_analyst)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from colonnade.kinds import PUBLIC
-from colonnade.lazy import exports
+from colonnade.lazy import lazy_exports
 
 if TYPE_CHECKING:
     __version__: str
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
         joint_scores as joint_scores,
         polynomial_sum as polynomial_sum,
     )
-    from colonnade.models import Estimate as Estimate, Federation as Federation, Party as Party, assess as assess
+    from colonnade.models import (
+        Estimate as Estimate,
+        Federation as Federation,
+        Party as Party,
+        assess_chances as assess_chances,
+    )
     from colonnade.privacy import (
         Adjacency as Adjacency,
         Ledger as Ledger,
@@ -44,15 +49,15 @@ if TYPE_CHECKING:
         read_table as read_table,
     )
 
-__all__, __getattr__, __dir__ = exports(
+__all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "errors": "ColonnadeError",
-        "kinds": " ".join(PUBLIC.values()),
-        "models": "Estimate Federation Party assess",
+        "models": "Estimate Federation Party assess_chances",
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",
         "tables": "Key KeyColumn Query Schema Table category date flag number read_table",
         "versions": "__version__",
+        "kinds": " ".join(PUBLIC.values()),
     },
 )

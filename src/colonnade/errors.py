@@ -142,7 +142,7 @@ class StorageError(ColonnadeError):
     """The model that could not be saved, if that is what was to be written."""
 
 
-class OfficeError(ColonnadeError):
+class ProposalError(ColonnadeError):
     """A proposed study is unknown or not in a state for what was asked, or the agent's store cannot be used."""
 
     exit_code = 19

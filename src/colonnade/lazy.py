@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 
-class Later:
+class LazyModule:
     """A module that is imported when an attribute is first asked for; attributes are then kept."""
 
     def __init__(self, name: str) -> None:
@@ -25,7 +25,9 @@ class Later:
         return found
 
 
-def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_exports(
+    package: str, homes: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """``__all__``, ``__getattr__`` and ``__dir__`` of a package, from its modules and the names that each exports."""
     table = {name: home for home, names in homes.items() for name in names.split()}
 

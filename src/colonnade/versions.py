@@ -18,7 +18,7 @@ _LIBRARIES = (
     "pydantic",
 )
 _OPTIONAL = ("torch", "clkhash")
-_TOLD = ("colonnade", "Python", "numpy", "pyarrow", "pynacl")
+_SHOWN = ("colonnade", "Python", "numpy", "pyarrow", "pynacl")
 
 
 @cache
@@ -33,7 +33,7 @@ def own_version() -> str:
 
 
 @cache
-def installed() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
     """The version of each, by name; nothing is imported to find it, and nothing else of the machine is told."""
     from importlib.metadata import PackageNotFoundError
 
@@ -63,7 +63,7 @@ def _version(name: str) -> str:
     return said.version if line is None else line.removeprefix("Version:").strip()
 
 
-def in_words() -> str:
+def versions_text() -> str:
     """The versions that bear on the rules that participants must have in common, in a few words."""
-    found = installed()
-    return ", ".join(f"{name} {found[name]}" for name in _TOLD)
+    found = installed_versions()
+    return ", ".join(f"{name} {found[name]}" for name in _SHOWN)

@@ -18,35 +18,33 @@ from scipy.stats import beta, norm
 
 from colonnade import GLM, PCA, LinearRegression, LogisticRegression
 from colonnade.audit.attacks import (
+    InversionData,
     Promise,
     Rates,
-    Returned,
-    Shadows,
-    Views,
+    ReturnedGradients,
+    ShadowModels,
     confidence,
-    drawn,
+    draw_members,
+    fit_shadows,
     infer_labels,
     infer_membership,
     invert,
     label_accuracy,
     likelihood_ratios,
-    promised,
     psnr,
+    read_promise,
     shadow_models,
-    shadows_of,
     ssim,
 )
-from colonnade.audit.attacks.inversion import recognised
-from colonnade.audit.attacks.labels import matched
-from colonnade.audit.attacks.odds import log_odds, nearness
-from colonnade.audit.attacks.pictures import as_pictures
-from colonnade.audit.attacks.rates import clopper_pearson, curve
+from colonnade.audit.attacks.inversion import as_pictures, recognised
+from colonnade.audit.attacks.labels import match_clusters
+from colonnade.audit.attacks.membership import clopper_pearson, curve, log_odds, nearness
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.models.federation import Roster
-from colonnade.models.newcomers import same_people
+from colonnade.models.new_rows import match_people
 from colonnade.privacy import Adjacency, NonPrivate, Observer, Statement, Trust
 from colonnade.privacy.releases import GaussianRelease
-from colonnade.report.attacks import render_attack
+from colonnade.report.audit_pages import render_attack
 from colonnade.tables import Schema
 from tests.support.errors import refused
 from tests.support.pages import Page
@@ -70,7 +68,7 @@ def people(rows, width=16, label=ILL):
         "shop": pa.table({name: columns[name] for name in rest} | {"ill": ill}),
     }
     schemas = {"bank": schema(half), "shop": schema(rest, label)}
-    return same_people(given, schemas, None, "a test", same_order=True), Roster.of(schemas)
+    return match_people(given, schemas, None, "a test", same_order=True), Roster.of(schemas)
 
 
 def first(pool, rows):
@@ -81,16 +79,18 @@ def first(pool, rows):
 
 
 def test_everybody_is_inside_half_of_the_models_and_partners_share_nobody():
-    inside, uneven = (drawn(people, 20, models, np.random.default_rng(1)) for people, models in ((40, 10), (30, 12)))
+    inside, uneven = (
+        draw_members(people, 20, models, np.random.default_rng(1)) for people, models in ((40, 10), (30, 12))
+    )
     assert (set(inside.sum(axis=1)), set(inside.sum(axis=0)), set(uneven.sum(axis=0))) == ({20}, {5}, {8})
     assert not (inside[0::2] & inside[1::2]).any()
-    refused(DataError, "DA021", drawn, 20, 20, 4, np.random.default_rng(1))
+    refused(DataError, "DA021", draw_members, 20, 20, 4, np.random.default_rng(1))
 
 
 def test_the_ratio_is_that_of_two_normal_laws_and_several_numbers_of_a_person_add_up():
     draw = np.random.default_rng(2)
-    inside = drawn(30, 15, 200, draw)
-    shadows = Shadows(draw.normal(size=inside.shape) * np.where(inside, 0.5, 1.0) + inside, inside)
+    inside = draw_members(30, 15, 200, draw)
+    shadows = ShadowModels(draw.normal(size=inside.shape) * np.where(inside, 0.5, 1.0) + inside, inside)
     target = draw.normal(size=30)
     found, away = (likelihood_ratios(target, shadows, offline=offline) for offline in (False, True))
     for person in (0, 17):
@@ -98,7 +98,7 @@ def test_the_ratio_is_that_of_two_normal_laws_and_several_numbers_of_a_person_ad
         log = [-((target[person] - s.mean()) ** 2) / (2 * s.var(ddof=1)) - np.log(s.std(ddof=1)) for s in (a, b)]
         assert found[person] == pytest.approx(log[0] - log[1])
         assert away[person] == pytest.approx((target[person] - b.mean()) / b.std(ddof=1))
-    twice = Shadows(np.stack([shadows.seen] * 2, axis=2), inside)
+    twice = ShadowModels(np.stack([shadows.seen] * 2, axis=2), inside)
     assert likelihood_ratios(np.stack([target] * 2, axis=1), twice) == pytest.approx(2 * found)
     refused(DataError, "DA014", likelihood_ratios, np.stack([target] * 2, axis=1), twice, offline=True)
 
@@ -106,9 +106,9 @@ def test_the_ratio_is_that_of_two_normal_laws_and_several_numbers_of_a_person_ad
 @pytest.mark.parametrize(("offline", "size"), [(False, 100), (True, 120)])
 def test_models_that_know_nothing_of_anybody_are_not_refuted(offline, size):
     draw = np.random.default_rng(4)
-    inside = drawn(200, size, 20, draw)
+    inside = draw_members(200, size, 20, draw)
     people = draw.normal(size=200) * 3  # people differ, whoever is inside
-    found = infer_membership(Shadows(draw.normal(size=inside.shape) + people, inside), offline=offline)
+    found = infer_membership(ShadowModels(draw.normal(size=inside.shape) + people, inside), offline=offline)
     assert found.one is None
     assert (found.alike.accuracy, found.alike.auc) == pytest.approx((0.5, 0.5), abs=0.03)
     assert ("8 models that it fitted in the same way without" if offline else "half of which ") in found.needed
@@ -116,27 +116,27 @@ def test_models_that_know_nothing_of_anybody_are_not_refuted(offline, size):
 
 def test_models_that_remember_are_caught_with_hardly_a_false_alarm():
     draw = np.random.default_rng(5)
-    inside = drawn(200, 100, 64, draw)
+    inside = draw_members(200, 100, 64, draw)
     seen = draw.normal(size=inside.shape) + draw.normal(size=200) * 3 + 4 * inside
-    found = infer_membership(Shadows(seen[2:], inside[2:]), seen[0], inside[0])
+    found = infer_membership(ShadowModels(seen[2:], inside[2:]), seen[0], inside[0])
     assert min(found.one.accuracy, found.alike.accuracy) > 0.95
     assert found.alike.hits > 0.5
     assert (found.to_dict()["needed"], found.to_dict()["inside"]) == (found.needed, 0.5)
 
 
 def test_what_cannot_be_attacked_or_judged_is_refused():
-    inside, labels = drawn(20, 10, 8, np.random.default_rng(1)), np.array([0, 1] * 10)
+    inside, labels = draw_members(20, 10, 8, np.random.default_rng(1)), np.array([0, 1] * 10)
     seen, found = np.zeros(inside.shape), slopes(labels, 2, 6)
     for code, call, *words in (
-        ("DA011", infer_membership, Shadows(seen[:6], inside[:6])),
-        ("DA012", infer_membership, Shadows(seen, np.zeros_like(inside))),
-        ("DA009", Shadows, seen[0], inside[0]),
-        ("DA010", Shadows, seen * np.nan, inside),
-        ("DA013", likelihood_ratios, np.zeros(3), Shadows(seen, inside)),
-        ("DA005", Returned, found[1:], labels, np.arange(3), 2),
-        ("DA007", Returned, found, labels, np.arange(20), 2),
-        ("DA008", Returned, found, labels + 1, np.arange(3), 2),
-        ("DA006", Returned, found * np.nan, labels, np.arange(3), 2),
+        ("DA011", infer_membership, ShadowModels(seen[:6], inside[:6])),
+        ("DA012", infer_membership, ShadowModels(seen, np.zeros_like(inside))),
+        ("DA009", ShadowModels, seen[0], inside[0]),
+        ("DA010", ShadowModels, seen * np.nan, inside),
+        ("DA013", likelihood_ratios, np.zeros(3), ShadowModels(seen, inside)),
+        ("DA005", ReturnedGradients, found[1:], labels, np.arange(3), 2),
+        ("DA007", ReturnedGradients, found, labels, np.arange(20), 2),
+        ("DA008", ReturnedGradients, found, labels + 1, np.arange(3), 2),
+        ("DA006", ReturnedGradients, found * np.nan, labels, np.arange(3), 2),
         ("DA*", Rates.of, np.zeros(3), np.zeros(10)),
         ("DA*", Rates.of, np.array([0.0, 1, 2, np.nan]), np.zeros(10)),
     ):
@@ -151,9 +151,9 @@ def test_shadow_models_are_asked_in_turn_and_too_few_are_known_before_one_is_fit
         fitted.append(places)
         return np.bincount(places, minlength=20) * 1.0
 
-    refused(DataError, "DA011|DA012", least, shadow_models, fit, drawn(20, size, least - 2, draw))
+    refused(DataError, "DA011|DA012", least, shadow_models, fit, draw_members(20, size, least - 2, draw))
     assert not fitted
-    inside = drawn(20, size, least, draw)
+    inside = draw_members(20, size, least, draw)
     found = shadow_models(fit, inside, lambda *step: steps.append(step))
     assert (found.seen == inside).all()
     assert (len(found), len(fitted), steps[-1]) == (least, least, ("shadows", least, least))
@@ -188,7 +188,7 @@ def test_a_private_model_keeps_its_promise_and_one_with_little_noise_gives_more_
     for epsilon in (1.0, 60.0):
         model = LogisticRegression(epsilon=epsilon, label="shop.ill", method="one-shot")
         model.simulate(first(pool, 36), roster, stream)
-        shadows = shadows_of(model, pool, 36, 96, seed=1, stream=stream)
+        shadows = fit_shadows(model, pool, 36, 96, seed=1, stream=stream)
         seen = confidence(model, pool), np.arange(72) < 36
         found.append(infer_membership(shadows, *seen, promise=Promise.of(model.privacy_)))
     private, careless = found
@@ -204,17 +204,17 @@ def test_of_a_regression_the_distance_to_the_label_is_seen(stream):
     pool, roster = people(40, width=4, label='[columns.ill]\ntype = "number"\nlow = -3\nhigh = 3\n')
     model = LinearRegression(epsilon=10.0, label="shop.ill").simulate(first(pool, 20), roster, stream)
     assert confidence(model, pool) == pytest.approx(-abs(model.scores(pool) - model.label_of(pool))[:, 0])
-    assert shadows_of(model, pool, 20, 8, seed=1, stream=stream).seen.shape == (8, 40)
+    assert fit_shadows(model, pool, 20, 8, seed=1, stream=stream).seen.shape == (8, 40)
 
 
 def test_only_released_weights_are_covered_by_a_promise_and_what_says_nothing_of_a_person_is_refused(stream):
     pool, roster = people(40, width=4)
     for release in (True, False):
         model = GLM(label="shop.ill", epsilon=3.0, release=release).simulate(first(pool, 20), roster, stream)
-        found = infer_membership(shadows_of(model, pool, 20, 8, seed=1, stream=stream), promise=promised(model))
+        found = infer_membership(fit_shadows(model, pool, 20, 8, seed=1, stream=stream), promise=read_promise(model))
         assert (found.promise is not None, found.alike.members) == (release, 160)
     silent = PCA(n_components=2, epsilon=1.0).simulate(first(pool, 20), roster, stream)
-    refused(StudyError, "ST003", shadows_of, silent, pool, 20, 8, seed=1)
+    refused(StudyError, "ST003", fit_shadows, silent, pool, 20, 8, seed=1)
 
 
 # --- labels from returned slopes
@@ -235,7 +235,7 @@ def slopes(labels, classes, seed, rounds=1):
 @pytest.mark.parametrize(("classes", "rounds"), [(2, 1), (4, 1), (10, 3)])
 def test_slopes_of_true_labels_give_nearly_all_of_them_away(classes, rounds):
     labels = np.random.default_rng(1).integers(0, classes, 600)
-    found = infer_labels(Returned(slopes(labels, classes, 2, rounds), labels, np.arange(60), classes))
+    found = infer_labels(ReturnedGradients(slopes(labels, classes, 2, rounds), labels, np.arange(60), classes))
     assert found.accuracy > 0.95
     assert found.base_rate < 0.6
     assert (found.most, found.rounds) == (None, rounds)
@@ -249,7 +249,7 @@ def test_randomised_labels_stay_below_the_bound(classes):
     kept = math.exp(epsilon) / (math.exp(epsilon) + classes - 1)
     shift = draw.integers(1, classes, len(labels))
     told = np.where(draw.random(len(labels)) < kept, labels, (labels + shift) % classes)
-    found = infer_labels(Returned(slopes(told, classes, 4), labels, np.arange(200), classes, epsilon))
+    found = infer_labels(ReturnedGradients(slopes(told, classes, 4), labels, np.arange(200), classes, epsilon))
     assert found.accuracy < found.most + 0.05  # five deviations of 2,800 guesses
     assert found.accuracy > found.base_rate + 0.05
     assert "to who knows nothing else of a person" in Page(render_attack("runs", found)).words
@@ -257,11 +257,11 @@ def test_randomised_labels_stay_below_the_bound(classes):
 
 def test_known_people_of_one_class_leave_the_groups_alone():
     labels = np.array([0, 1] * 50)
-    found = infer_labels(Returned(slopes(labels, 2, 5), labels, np.arange(0, 20, 2), 2))
+    found = infer_labels(ReturnedGradients(slopes(labels, 2, 5), labels, np.arange(0, 20, 2), 2))
     assert found.learned is None
     assert found.accuracy == found.clusters > 0.9
     groups, named = np.array([0, 0, 1, 1, 2, 2]), np.array([2, 2, 0, 0, 1, 1])
-    assert (matched(groups, named, np.array([0, 2, 4]), 3) == named).all(), "named by those who are known"
+    assert (match_clusters(groups, named, np.array([0, 2, 4]), 3) == named).all(), "named by those who are known"
 
 
 # --- what scores of an attack are worth, and what a promise leaves to any attack
@@ -365,7 +365,7 @@ def views(noise, width=32):
     known, asked = pictures(400, 1), pictures(60, 2)
     seen = [np.tanh(each @ weights / 4) for each in (known, asked)]
     seen = [each + noise * draw.normal(size=each.shape) for each in seen]
-    return Views(seen[0], known, seen[1], asked, "noised embeddings")
+    return InversionData(seen[0], known, seen[1], asked, "noised embeddings")
 
 
 def test_least_squares_recovers_what_is_not_protected_and_nothing_under_much_noise():
@@ -396,7 +396,9 @@ def test_pictures_with_channels_come_back_in_the_order_of_their_columns():
     shape = (5, 7, 3)
     colours = draw.random((300, 3))  # each picture is of one colour, brighter to the right
     rows = (colours[:, None, None, :] * np.linspace(0.2, 1, 7)[:, None]).repeat(5, axis=1).reshape(300, -1)
-    found = invert(Views(colours[:250], rows[:250], colours[250:], rows[250:]), "cnn", shape=shape, epochs=25, width=32)
+    found = invert(
+        InversionData(colours[:250], rows[:250], colours[250:], rows[250:]), "cnn", shape=shape, epochs=25, width=32
+    )
     assert found.found.explained > 0.4  # of mixed channels it would be nothing
 
 
@@ -418,10 +420,10 @@ def test_what_does_not_belong_together_or_is_no_picture_is_refused():
     some = views(0.0)
     seen, known, other, truth = some.auxiliary_seen, some.auxiliary, some.seen, some.truth
     for error, said, call, *words in (
-        (DataError, "DA001", Views, seen, known, other[:, 1:], truth),
-        (DataError, "DA002", Views, seen[1:], known, other, truth),
-        (DataError, "DA003", Views, seen[:5], known[:5], other, truth),
-        (DataError, "DA004", Views, seen * np.inf, known, other, truth),
+        (DataError, "DA001", InversionData, seen, known, other[:, 1:], truth),
+        (DataError, "DA002", InversionData, seen[1:], known, other, truth),
+        (DataError, "DA003", InversionData, seen[:5], known[:5], other, truth),
+        (DataError, "DA004", InversionData, seen * np.inf, known, other, truth),
         (DataError, ["DA016", "9"], partial(invert, shape=(9, 9)), some, "ridge"),
         (StudyError, "ST002", invert, some, "cnn"),
         (StudyError, "ST001", invert, some, "magic"),
@@ -505,7 +507,7 @@ def there(tmp_path, monkeypatch, stream):
             ("", table), ("-bank", table.select(["person", "a", "b"])), ("-shop", mixed.select(["person", "c", "ill"])),
         ):  # fmt: skip
             pyarrow.csv.write_csv(rows, tmp_path / f"{group}{file}.csv")
-    members = same_people(dict.fromkeys(schemas, tmp_path / "members.csv"), schemas, "person", "a test")
+    members = match_people(dict.fromkeys(schemas, tmp_path / "members.csv"), schemas, "person", "a test")
     model = LogisticRegression(epsilon=1.0, label="shop.ill", method="one-shot")
     model.simulate(members, Roster.of(schemas), stream).save(tmp_path / "model.json")
     return tmp_path

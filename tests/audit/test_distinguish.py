@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import beta, binom
 
-from colonnade.audit import Change, games, neighbours_in_ball, sensitivity_probe
-from colonnade.audit.distinguish import EPSILONS, _at_least, epsilon_lower_bound, profile_audit
+from colonnade.audit import TableChange, games, neighbours_in_ball, sensitivity_probe
+from colonnade.audit.lower_bounds import EPSILONS, _at_least, epsilon_lower_bound, profile_audit
 from colonnade.errors import PrivacyError
-from colonnade.privacy.routes.gaussian import gaussian_mu
+from colonnade.privacy.accounting.gaussian import gaussian_mu
 from colonnade.privacy.sensitivity import moments_sensitivity, rounded_norm_squared
-from colonnade.protocols.moments.integers import OwnBlock, exact_gram
+from colonnade.protocols.moments.programs import OwnMoments, exact_gram
 from research.bounds import gaussian_delta
 from tests.support.errors import refused
 
@@ -174,7 +174,7 @@ BOUND = moments_sensitivity(rounded_norm_squared(GAMMA, [CLIP], [WIDTH]), WIDTH)
 def test_the_moments_bound_holds(stream, replace):
     bound = (BOUND.replace_l1, BOUND.replace_l2_squared) if replace else (BOUND.l1, BOUND.l2_squared)
     report = sensitivity_probe(
-        gram, neighbours_in_ball(WIDTH, CLIP, stream, count=300, replace=replace), Change(*bound)
+        gram, neighbours_in_ball(WIDTH, CLIP, stream, count=300, replace=replace), TableChange(*bound)
     )
     assert (report.violated, report.pairs) == (False, 330)
     assert report.l2_squared_ratio > 0.6
@@ -191,7 +191,7 @@ def test_neighbours_differ_in_one_row_and_stay_in_the_ball(stream, replace):
 
 def test_the_single_bound_does_not_hold_for_replacing(stream):
     pairs = list(neighbours_in_ball(WIDTH, CLIP, stream, count=50))
-    report = sensitivity_probe(gram, pairs, Change(BOUND.l1, BOUND.l2_squared))
+    report = sensitivity_probe(gram, pairs, TableChange(BOUND.l1, BOUND.l2_squared))
     left, right = pairs[report.l2_pair]
     largest = int(((gram(left) - gram(right)) ** 2).sum())
     assert (report.violated, report.largest.l2_squared) == (True, largest)
@@ -201,7 +201,9 @@ def test_the_single_bound_does_not_hold_for_replacing(stream):
 def test_corners_find_the_exact_sensitivity_of_the_upper_triangle():
     """D(D+1)/2 for |z| <= 1 in every coordinate, whichever row replaces which."""
     upper, rows = np.triu_indices(3), [np.array(corner) for corner in product((-1, 0, 1), repeat=3)]
-    report = sensitivity_probe(lambda z: np.outer(z, z)[upper], product(rows, rows), Change(3 * (3 + 1) // 2, 10**6))
+    report = sensitivity_probe(
+        lambda z: np.outer(z, z)[upper], product(rows, rows), TableChange(3 * (3 + 1) // 2, 10**6)
+    )
     assert (report.violated, report.l1_ratio) == (False, 1)
 
 
@@ -210,7 +212,7 @@ def test_the_integers_of_the_protocol_stay_within_the_event(stream):
     task = games("pca")[0].sampler.task
 
     def opened(rows):
-        blocks = {owner: OwnBlock(task, owner) for owner in task.owners}
+        blocks = {owner: OwnMoments(task, owner) for owner in task.owners}
         whole = [block.quantise(rows[:, task.span(owner)], stream) for owner, block in blocks.items()]
         joint = np.hstack([*whole, np.full((len(rows), 1), float(task.constant))])
         return exact_gram(joint, task.norm_squared)
@@ -218,17 +220,17 @@ def test_the_integers_of_the_protocol_stay_within_the_event(stream):
     held = [neighbours_in_ball(len(block.columns), block.clip, stream, rows=0) for block in task.blocks]
     pairs = [tuple(map(np.hstack, zip(*parts, strict=True))) for parts in zip(*held, strict=True)]
     event = task.event
-    report = sensitivity_probe(opened, pairs, Change(event.replace_l1, event.replace_l2_squared))
+    report = sensitivity_probe(opened, pairs, TableChange(event.replace_l1, event.replace_l2_squared))
     assert not report.violated
     assert report.l2_squared_ratio > 0.5
 
 
 def test_large_integers_are_not_rounded():
     for l1, violated in ((3, False), (2, True)):
-        report = sensitivity_probe(lambda value: [value], [(2**80, 2**80 + 3)], Change(l1, 9))
-        assert (report.violated, report.largest) == (violated, Change(3, 9))
+        report = sensitivity_probe(lambda value: [value], [(2**80, 2**80 + 3)], TableChange(l1, 9))
+        assert (report.violated, report.largest) == (violated, TableChange(3, 9))
 
 
 def test_what_cannot_be_probed_is_refused():
     for code, pairs in (("PR010", [([0.5], [0.25])]), ("PR008", [([1], [1, 2])]), ("PR009", [])):
-        refused(PrivacyError, code, sensitivity_probe, lambda value: value, pairs, Change(1, 1))
+        refused(PrivacyError, code, sensitivity_probe, lambda value: value, pairs, TableChange(1, 1))

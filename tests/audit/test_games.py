@@ -15,21 +15,21 @@ import pytest
 from scipy.stats import binom
 
 from colonnade.audit import MOST_SAMPLES, Game, games, profile_audit, registry, subjects
-from colonnade.audit.verdict import Verdict, judge
+from colonnade.audit.registry import GameVerdict, judge
 from colonnade.errors import StorageError, StudyError
 from colonnade.kinds import PCA
-from colonnade.kinds.pca.audit_moments import pca_games
+from colonnade.kinds.pca.audit import pca_games
 from colonnade.models import Roster
 from colonnade.privacy import DiscreteLaplaceRelease, Observer, accountant, parse_budgets, views
-from colonnade.privacy.additive import law_of
-from colonnade.protocols.moments import integers as moments, programs, task as tasks
+from colonnade.privacy.noise_laws import law_of_event
+from colonnade.protocols.moments import programs, programs as moments, task as tasks
 from colonnade.tables import Schema, number
 from tests.support.errors import refused
 from tests.support.pages import Page
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from colonnade.testing.seeded import seeded
+    from colonnade.testing import seeded
 
 SAMPLES, FEWER = 100_000, 40_000
 NAMES = [row.name for row in subjects()]
@@ -52,7 +52,7 @@ def drawn(sampler, samples):
 
 
 def played(game, samples=SAMPLES):
-    return Verdict(game, profile_audit(game.claim, *drawn(game.sampler, samples)), game.epsilon())
+    return GameVerdict(game, profile_audit(game.claim, *drawn(game.sampler, samples)), game.epsilon())
 
 
 def plan(owners, threshold=None, columns=2, **parameters):
@@ -82,14 +82,14 @@ def test_noise_below_the_reach_is_seen():
         part, sampler = Fraction(0.9 * played(game).result.reach).limit_denominator(100), game.sampler
         (event,) = game.events
         if isinstance(event, DiscreteLaplaceRelease):
-            law = law_of(event.kind).sampler_of(replace(event, scale=part * event.scale))
+            law = law_of_event(event.kind).share_sampler(replace(event, scale=part * event.scale))
             quieter = replace(sampler, law=law)
         else:
             quieter = replace(sampler, shares=tuple((owner, part**2 * size) for owner, size in sampler.shares))
         assert played(replace(game, sampler=quieter)).result.caught
 
 
-REAL_NOISE = moments.entry_noise
+REAL_NOISE = moments.sample_entry_noise
 WRONG = {
     "half the variance": lambda task, copies, stream, *_: REAL_NOISE(
         replace(task, noise=task.noise // 2), copies, stream
@@ -102,8 +102,8 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_noise_in_the_protocol_itself_is_seen(wrong, monkeypatch):
     """Nothing of the audit is changed: only the function by which the owners of a study draw their noise."""
-    monkeypatch.setattr(moments, "entry_noise", WRONG[wrong])
-    share = moments.noise_share(games_of("pca")[0].sampler.task, seeded(1))
+    monkeypatch.setattr(moments, "sample_entry_noise", WRONG[wrong])
+    share = moments.sample_noise_share(games_of("pca")[0].sampler.task, seeded(1))
     assert wrong != "none" or not share.any()
     for game in (game for game in games_of("pca") if game.role in ("analyst", "party")):
         assert judge(game, 50_000, seed=2).word == "REFUTED"

@@ -20,18 +20,17 @@ import pytest
 
 from colonnade import randomness
 from colonnade.audit import games
-from colonnade.kinds.glm.audit_times import steps_of
-from colonnade.kinds.glm.exchange import fits, programs as exchange
-from colonnade.kinds.glm.kept_scores.answers import New
-from colonnade.kinds.glm.kept_scores.task import Sender
-from colonnade.kinds.prediction.scores.programs import Parts
+from colonnade.kinds.glm import fits, programs as exchange
+from colonnade.kinds.glm.audit import steps_of
+from colonnade.kinds.glm.kept_scores import NewRows, ScoreSender
+from colonnade.kinds.prediction.scores.programs import OwnScoreParts
 from colonnade.kinds.split.adaptive import programs as adaptive
 from colonnade.kinds.synthesis import mixing
 from colonnade.kinds.synthesis.mixture import programs as mixture_programs
 from colonnade.models.federation import Roster
-from colonnade.privacy.additive import USUAL
+from colonnade.privacy.noise_laws import DEFAULT_LAW
 from colonnade.tables import Schema, category, flag, number
-from colonnade.tables.places import Places
+from colonnade.tables.slots import RowSlots
 from colonnade.wire import codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_made
 from tests.kinds.split.embeddings import learners as embeddings
@@ -169,7 +168,7 @@ CASES = {
     "gradient": kit.exchange_task("gradient"),
     "released": kit.exchange_task("alternating", release=True),
     "scores": kit.scores_task(3),
-    "kept scores": kit.kept_scores_task(Sender("right", 3, 1.0, 0.9, 0.01)),
+    "kept scores": kit.kept_scores_task(ScoreSender("right", 3, 1.0, 0.9, 0.01)),
     "embeddings": embeddings.embeddings_task(training="labels", stage=True),
     "embeddings in rounds": embeddings.embeddings_task(training="rounds", label_odds=Fraction(3)),
     "adaptive embeddings": adaptive_made.adaptive_task(classes=2, confidence=0.4),
@@ -231,13 +230,13 @@ def _wrapped(name: str, held):
     """The rows as the protocol takes them."""
     ids = tuple(f"{k:04d}" for k in range(len(next(iter(held.values())))))
     if name == "scores":
-        return {owner: Parts(ids, rows) for owner, rows in held.items()}
+        return {owner: OwnScoreParts(ids, rows) for owner, rows in held.items()}
     if name == "kept scores":
-        return {owner: New(ids, rows, np.ones(3)) for owner, rows in held.items()}
+        return {owner: NewRows(ids, rows, np.ones(3)) for owner, rows in held.items()}
     if "hidden" in name:  # each owner's people are in other slots of the universe
         slots = {owner: np.arange(len(ids)) * 2 + place for place, owner in enumerate(held)}
         size = 2 * len(ids) + len(held)
-        return {owner: kit.Rows(rows, places=Places(slots[owner], size, bytes(16))) for owner, rows in held.items()}
+        return {owner: kit.Rows(rows, places=RowSlots(slots[owner], size, bytes(16))) for owner, rows in held.items()}
     return dict(held)
 
 
@@ -280,7 +279,7 @@ def test_a_missing_cell_changes_no_message_size_or_call(name: str, place: str, m
     """Nobody lacks a cell in the first table; in the second one person does, or has one that is none of its values."""
     settings = mixing.Settings(
         rows=40, components=3, inference="variational", rounds=2, batch=10, sampling="poisson", clip=1.0,
-        clipping="local", learning_rate=0.02, families={}, law=USUAL, rows_at_most=1000,
+        clipping="local", learning_rate=0.02, families={}, law=DEFAULT_LAW, rows_at_most=1000,
     )  # fmt: skip
     task = mixing.draft(
         replace(settings, **LEARNED[name]), Roster.of(dict.fromkeys(("bank", "shop", "clinic"), PATCHY))
@@ -288,12 +287,12 @@ def test_a_missing_cell_changes_no_message_size_or_call(name: str, place: str, m
     rng, count, held = np.random.default_rng(5), 30, {}
     for owner in task.owners:
         rows = held[owner] = np.zeros((count, PATCHY.encoded_width))
-        rows[:, PATCHY.places["age"].start] = rng.uniform(-1, 1, count)
+        rows[:, PATCHY.encoded_slices["age"].start] = rng.uniform(-1, 1, count)
         for column, size in (("city", 3), ("sort", 2)):
-            rows[np.arange(count), PATCHY.places[column].start + rng.integers(0, size, count)] = 1
-        rows[:, PATCHY.places["member"].start] = rng.integers(0, 2, count)
+            rows[np.arange(count), PATCHY.encoded_slices[column].start + rng.integers(0, size, count)] = 1
+        rows[:, PATCHY.encoded_slices["member"].start] = rng.integers(0, 2, count)
     gone, coins = held | {"bank": held["bank"].copy()}, SameCoins(monkeypatch)
-    gone["bank"][3, PATCHY.places[place]] = (0, 1) if place == "age" else 0
+    gone["bank"][3, PATCHY.encoded_slices[place]] = (0, 1) if place == "age" else 0
     _alike(lambda: _seen(Learned, task, held, None, coins), lambda: _seen(Learned, task, gone, None, coins))
 
 

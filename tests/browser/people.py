@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from colonnade.study.console_part import Role
+from colonnade.study.party_file import ConsoleRole
 from tests.support.standing import Standing
 
 FLAGS = (
@@ -88,7 +88,7 @@ class Person:
 
 
 def sign_in(
-    browser: Browser, federation: Standing, party: str, role: Role = "approver", width: int = 1280, **how: Any
+    browser: Browser, federation: Standing, party: str, role: ConsoleRole = "approver", width: int = 1280, **how: Any
 ) -> Person:
     """A person with a fresh browser, signed in by a one-time link."""
     context = browser.new_context(viewport={"width": width, "height": 900}, **how)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from colonnade.federation.members import six_words
 from colonnade.models import Estimator
-from colonnade.standing.words import six_words
 from tests.support.standing import HUB, PARTIES, Standing, standing
 from tests.support.waiting import until
 
@@ -78,7 +78,7 @@ def test_from_a_proposal_to_a_result_at_every_party(federation: Standing, colonn
     told = colonnade("federation", "result", study[:8], *key, "--out", result, "--json")
     assert (bool(told["signed"]), told["differs"]) == (True, [])
     folders = [result, *(federation.office(party).attempts(study)[0].folder for party in PARTIES)]
-    learned = {str(Estimator.load(folder / "model.json").learned()) for folder in folders}
+    learned = {str(Estimator.load(folder / "model.json").learned_values()) for folder in folders}
     assert len(learned) == 1, "everybody has the same result"
     assert set(told["files"]) == {"model.json", "model.npz", "privacy.json"} & set(os.listdir(folders[1]))
     assert (result / "privacy.json").read_bytes() == (folders[1] / "privacy.json").read_bytes(), "parties signed it"

@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from colonnade.cli import examples
-from colonnade.cli.output import piped, present
-from colonnade.cli.scaling import bytes_a_second, clock, fit
-from colonnade.cli.screen import pace
+from colonnade.cli.output import emit_presence, emit_progress
+from colonnade.cli.run_estimates import bytes_a_second, clock, fit
+from colonnade.cli.terminal import pace
 from colonnade.errors import (
     BudgetError,
     DataError,
@@ -37,7 +37,7 @@ from colonnade.errors import (
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import Study
 from colonnade.study.record import read_facts
-from colonnade.study.scale import BUILT_IN, Measured, measure
+from colonnade.study.scale import BUILT_IN, MachineBenchmark, benchmark
 from colonnade.tables import Schema
 from colonnade.wire import Identity
 from tests.support.errors import check_said, refused
@@ -70,7 +70,7 @@ def test_a_user_mistake_is_one_sentence_and_a_fault_of_ours_is_said_to_be_one(co
     facts = colonnade("privacy", tmp_path / "none.toml", "--json", code=StudyError.exit_code)
     assert (facts["error"], facts["exit_code"]) == ("StudyError", StudyError.exit_code)
     colonnade("privacy", code=2)
-    monkeypatch.setattr("colonnade.cli.plan.preflight", lambda *_: 1 / 0)
+    monkeypatch.setattr("colonnade.cli.checks.preflight", lambda *_: 1 / 0)
     monkeypatch.delenv("COLONNADE_DEBUG", raising=False)
     assert "fault of Colonnade (ZeroDivisionError)" in colonnade("privacy", study, code=70)
 
@@ -422,8 +422,8 @@ def test_a_bar_never_promises_too_little_time(done, total, speed):
 def test_lines_for_a_parent_process_have_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     """By which they are put in order with the events of the same run."""
     before = datetime.now(UTC) - timedelta(milliseconds=1)
-    piped("share", 1, 4)
-    present({"rounds": 3})
+    emit_progress("share", 1, 4)
+    emit_presence({"rounds": 3})
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     first, second = (datetime.fromisoformat(line.pop("time")) for line in lines)
     assert before <= first <= second <= datetime.now(UTC)
@@ -515,13 +515,13 @@ def test_what_somebody_made_in_a_clone_is_not_copied(tmp_path, monkeypatch):
 
 def test_bench_measures_and_plan_uses_it(colonnade, study, tmp_path, monkeypatch):
     mine = replace(BUILT_IN, made="2026-01-01", quick=True)
-    monkeypatch.setattr(measure, "measure", lambda *_: mine)
+    monkeypatch.setattr(benchmark, "measure", lambda *_: mine)
     monkeypatch.chdir(tmp_path)
     said = colonnade("bench", "--quick", "--json")
-    found = Measured.load(tmp_path / "colonnade-bench.json")
+    found = MachineBenchmark.load(tmp_path / "colonnade-bench.json")
     assert found.to_dict() | {"file": "colonnade-bench.json"} == said
     assert "is there already" in colonnade("bench", "--quick", code=StudyError.exit_code)
-    monkeypatch.setattr(measure, "measure", None)  # what cannot be written is not measured
+    monkeypatch.setattr(benchmark, "measure", None)  # what cannot be written is not measured
     text = colonnade("bench", "--out", "nowhere/x.json", code=StorageError.exit_code)
     assert "nowhere/x.json cannot be written: there is no folder nowhere" in text
     planned = colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json", "--json")

@@ -16,7 +16,7 @@ import pytest
 
 from colonnade.errors import DataError, StorageError, StudyError
 from colonnade.models import Estimator
-from colonnade.models.predicted import Beside
+from colonnade.models.score_result import ScoreContext
 from tests.support.studies import check_words
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -166,7 +166,7 @@ def test_received_scores_stand_beside_a_model_of_ones_own(colonnade, tmp_path, o
     rows = len(asked.ids_)
     told, before = np.linspace(0.2, 0.7, rows), np.linspace(0.6, 0.3, rows)
     both, own_both = (np.stack([1 - each, each], axis=1) for each in (told, before))
-    beside = Beside(probabilities=both, own_probabilities=own_both, classes=[False, True])
+    beside = ScoreContext(probabilities=both, own_probabilities=own_both, classes=[False, True])
     asked.received(asked.ids_, asked.scores_, told > 0.5, beside)
     asked.save(tmp_path / "scores.json")
     mine, own = tmp_path / "own.csv", np.linspace(0.1, 0.8, rows)

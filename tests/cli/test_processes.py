@@ -24,11 +24,11 @@ from pathlib import Path
 import pytest
 
 from colonnade import cli
-from colonnade.cli import app, lean
+from colonnade.cli import app, process_tuning
 from colonnade.errors import Interrupted
 from colonnade.study import Study, spec
 from colonnade.study.local import folder_of
-from tests.study.test_forks import PATIENCE
+from tests.study.test_fork_server import PATIENCE
 from tests.support.errors import refused
 from tests.support.standing import descendants, environment
 from tests.support.studies import Trial
@@ -93,7 +93,7 @@ def test_nothing_of_a_party_is_opened_before_the_fork_or_by_another(tmp_path: Pa
 SECRETIVE = """
 import os, sys
 from colonnade import cli
-from colonnade.study.forks import Forks, Wanted
+from colonnade.study.fork_server import Forks, Wanted
 
 def show():
     os.write(1, b"here")
@@ -199,7 +199,7 @@ def test_an_interrupted_run_leaves_nobody_behind(trial: Trial, tmp_path: Path) -
 @pytest.fixture
 def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
     """A study, where none was handed on."""
-    monkeypatch.setattr(spec, "_HANDED_ON", {})
+    monkeypatch.setattr(spec, "_PRELOADED_STUDIES", {})
     return Trial(tmp_path / "study", 60)
 
 
@@ -207,7 +207,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
 def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = Study.load(trial.file)
     assert Study.load(trial.file).task is not loaded.task
-    loaded.hand_on()
+    loaded.keep_for_forks()
     monkeypatch.chdir(trial.folder)
     again = Study.load("STUDY.toml")
     assert (again.task, again.path, loaded.path) == (loaded.task, Path("STUDY.toml"), trial.file)
@@ -219,10 +219,10 @@ def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(trial: Trial, mo
     trial.edit("STUDY.toml", r"^n_components = 2", "n_components = 3")
     assert Study.load("STUDY.toml").digest != loaded.digest
     # Changed between loading and handing on
-    monkeypatch.setattr(spec, "_HANDED_ON", {})
-    loaded.hand_on()
-    assert not loaded.unchanged
-    assert Study.load(trial.file).content.task.parameters_given["n_components"] == 3
+    monkeypatch.setattr(spec, "_PRELOADED_STUDIES", {})
+    loaded.keep_for_forks()
+    assert not loaded.is_unchanged
+    assert Study.load(trial.file).content.task.parameters["n_components"] == 3
     trial.edit("STUDY.toml", r"^n_components = 3", "n_components = 2")
     assert Study.load(trial.file).task is loaded.task
 
@@ -248,7 +248,7 @@ def test_a_file_that_is_read_twice_must_be_the_same_twice(trial: Trial, monkeypa
 PROGRAM = """
 import resource
 import numpy as np
-from colonnade.cli.lean import keep_memory
+from colonnade.cli.process_tuning import keep_memory
 {first}
 for number in range(30):
     if number == 10:
@@ -277,8 +277,8 @@ def test_a_process_that_stands_for_months_keeps_nothing(
     command: str, keeps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[str] = []
-    monkeypatch.setattr(lean, "keep_memory", lambda: called.append("keep"))
-    monkeypatch.setattr(lean, "few_arenas", lambda: called.append("few"))
+    monkeypatch.setattr(process_tuning, "keep_memory", lambda: called.append("keep"))
+    monkeypatch.setattr(process_tuning, "few_arenas", lambda: called.append("few"))
     monkeypatch.setattr(app, "command_line", lambda: called.append("run"))
     monkeypatch.setattr(sys, "argv", ["colonnade", command, "file.toml"])
     cli.main()

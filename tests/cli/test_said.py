@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from colonnade.cli import output, show
+from colonnade.cli import output, text_output
 from colonnade.drawing.markup import escape, tag
 from colonnade.errors import AlignmentError, DataError, IdentityError, PeerStopped, PolicyError, StudyError
-from colonnade.harmless import harmless, harmless_lines, visible
 from colonnade.models import Estimator, notebook
+from colonnade.sanitize import replace_invisible, sanitize, sanitize_lines
 from colonnade.study import PartyConfig, Study
 from colonnade.study.record import RunRecord
-from colonnade.wire.watch import stopped_by
+from colonnade.wire.peer_liveness import stopped_error
 from tests.support.studies import check_words, edit
 
 PARTIES = ("bank", "shop", "clinic")
@@ -189,7 +189,7 @@ ALL = "bank, shop, clinic"
 )
 def test_after_a_run_it_is_said_how_many_are_common(study, facts, text):
     run = {} if facts is None else {"alignment": {"matched": None, "reused": False, "hidden": False, **facts}}
-    assert show.common(Study.load(study), run) == text
+    assert text_output.common(Study.load(study), run) == text
 
 
 # --- when nothing matches
@@ -240,8 +240,8 @@ def test_programs_and_logs_get_the_number_of_examples_at_most(capsys, told_as_js
     error = AlignmentError("nobody is common")
     error.examples = ("name 'anna'", "name 'bob'")
     output.speak_json(told_as_json)
-    output.about(Path("my studies/STUDY.toml"), Path("bank/party.toml"))
-    assert output.complain(error) == StudyError.exit_code
+    output.remember_files(Path("my studies/STUDY.toml"), Path("bank/party.toml"))
+    assert output.report_error(error) == StudyError.exit_code
     out, err = capsys.readouterr()
     assert "anna" not in out + err
     if told_as_json:
@@ -265,19 +265,19 @@ def plain(text: str) -> bool:
 
 @given(st.text(st.characters(exclude_categories=())), st.integers(0, 40))
 def test_harmless_text_can_be_seen_and_is_short(text, longest):
-    assert harmless_lines("one\ntwo\x1b[2J") == "one\ntwo\N{REPLACEMENT CHARACTER}[2J"
-    found = harmless(text, longest)
+    assert sanitize_lines("one\ntwo\x1b[2J") == "one\ntwo\N{REPLACEMENT CHARACTER}[2J"
+    found = sanitize(text, longest)
     assert plain(found)
     assert len(found) <= max(longest, len(" [...]"))
     found.encode()  # also where a half of a surrogate pair was
     assert (found == text) == (plain(text) and len(text) <= longest)
-    assert all(a in (b, "\N{REPLACEMENT CHARACTER}") for a, b in zip(visible(text), text, strict=True))
+    assert all(a in (b, "\N{REPLACEMENT CHARACTER}") for a, b in zip(replace_invisible(text), text, strict=True))
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_an_error_with_the_words_of_another(capfd, as_json):
     output.speak_json(as_json)
-    code = output.complain(StudyError(f"the study names {CODES}" + CODES * 100_000))
+    code = output.report_error(StudyError(f"the study names {CODES}" + CODES * 100_000))
     out, err = capfd.readouterr()
     said = json.loads(out)["message"] if as_json else err.removesuffix("\n")
     assert code == StudyError.exit_code
@@ -287,13 +287,13 @@ def test_an_error_with_the_words_of_another(capfd, as_json):
 
 
 def test_a_peers_reason_is_one_plain_sentence_and_the_record_holds_no_codes(tmp_path):
-    error = stopped_by("shop", CODES * 1000)
+    error = stopped_error("shop", CODES * 1000)
     assert isinstance(error, PeerStopped)
     assert plain(str(error))
     assert str(error).startswith("shop stopped the study: \N{REPLACEMENT CHARACTER}[2J")
     assert len(str(error)) < 1000
     record = RunRecord(tmp_path / "run", participant="bank", study="s", digest="00")
-    record.note("heard", reason=CODES * 100_000, among={"names": [CODES], CODES: 1.5}, count=7)
+    record.record_public("heard", reason=CODES * 100_000, among={"names": [CODES], CODES: 1.5}, count=7)
     record.fail("PeerStopped", CODES * 100_000, 23)
     lines = (tmp_path / "run" / "events.jsonl").read_text("utf-8").splitlines()
     heard, failed = map(json.loads, lines)
@@ -312,7 +312,7 @@ def test_a_model_whose_schema_has_a_category_of_escape_codes(tmp_path, capfd):
     path.write_text(json.dumps(content), "utf-8")
     foreign = Estimator.load(path)
     assert any(CODES in line for line in foreign.summary()), "the model itself keeps the name"
-    output.say("\n".join([*show.summary(foreign), "x" * 3_000_000]))
+    output.say("\n".join([*text_output.summary(foreign), "x" * 3_000_000]))
     *shown, long = capfd.readouterr().out.splitlines()
     assert len(long) < 5000
     assert len(shown) == len(foreign.summary()), "it starts no line of its own"

@@ -52,7 +52,7 @@ def test_files_become_a_study_that_every_party_agrees_to_and_too_few_people_are_
         check_words(told, few, "TOO FEW PEOPLE")
     assert "people can match" not in colonnade("privacy", "study.toml")  # from public numbers alone
     study = Study.load("study.toml")
-    assert study.content.task.parameters_given["rows_at_most"] == 1000
+    assert study.content.task.parameters["rows_at_most"] == 1000
     assert TRIAL in study.statement.assumptions
     assert "TRIAL" not in colonnade("init", "trial", "study.toml")  # what is there stays
     for name, column in {"bank": "person_id", "shop": "customer"}.items():

@@ -13,19 +13,19 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from colonnade.console.access import Access, TrustedHeader
+from colonnade.console.access import AccessControl, TrustedHeader
 from colonnade.console.app import make_app
-from colonnade.console.guard import Guard, form
 from colonnade.console.layout import refusal
-from colonnade.console.party import PartyDesk, study_file
-from colonnade.console.party_pages import PAGES as OF_A_PARTY
+from colonnade.console.party import PartyView, study_file
+from colonnade.console.party_pages import PARTY_PAGES as OF_A_PARTY
+from colonnade.console.security_middleware import SecurityMiddleware, form_fields
+from colonnade.federation import checks
+from colonnade.federation.agent_store import AgentStore, ProposedStudy, State
+from colonnade.federation.statements import Proposal
+from colonnade.federation.store_file import AuditEntry
 from colonnade.privacy import Ledger
-from colonnade.standing import assess
-from colonnade.standing.office import Entry, Office, State
-from colonnade.standing.proposal import Proposal
-from colonnade.standing.standing_file import Click
 from colonnade.study import PartyConfig, Study
-from colonnade.study.console_part import Role
+from colonnade.study.party_file import ConsoleRole
 from tests.support.standing import BUDGET, Standing, make
 
 with warnings.catch_warnings():
@@ -45,31 +45,33 @@ class Notebook:
     name: str = "bank"
     stands: tuple[bool, str] = (True, "The hub is reached.")
     state: str = "quiet"
-    written: list[Click] = field(default_factory=list)
+    written: list[AuditEntry] = field(default_factory=list)
 
     @property
     def audit(self) -> Notebook:
         return self
 
-    def standing(self, person: str) -> tuple[bool, str]:
+    def status_line(self, person: str) -> tuple[bool, str]:
         return self.stands
 
-    def pulse(self) -> str:
+    def state_text(self) -> str:
         return self.state
 
     def add(self, who: str, role: str, what: str, study: str | None = None, detail: str = "") -> None:
-        self.written.insert(0, Click(datetime.now(UTC).isoformat(), who, role, what, study, detail))
+        self.written.insert(0, AuditEntry(datetime.now(UTC).isoformat(), who, role, what, study, detail))
 
-    def latest(self, limit: int = 100, who: str | None = None) -> Sequence[Click]:
+    def latest(self, limit: int = 100, who: str | None = None) -> Sequence[AuditEntry]:
         return self.written[:limit]
 
-    def only_lines_of(self, person: str) -> str | None:
+    def audit_reader(self, person: str) -> str | None:
         return None
 
 
 async def page(request: Request) -> Response:
     if request.method == "POST":
-        request.app.state.desk.add(request.state.session.person, request.state.session.role, form(request)["what"])
+        request.app.state.desk.add(
+            request.state.session.person, request.state.session.role, form_fields(request)["what"]
+        )
     return refusal(request, 200, "The first page.")
 
 
@@ -86,19 +88,21 @@ class Hands:
         return self.now
 
 
-def access(folder: Path, clock: Hands | None = None, header: TrustedHeader | None = None, **more: Role) -> Access:
-    return Access(folder, (HOST,), lambda: more, header, clock=clock or Hands())
+def access(
+    folder: Path, clock: Hands | None = None, header: TrustedHeader | None = None, **more: ConsoleRole
+) -> AccessControl:
+    return AccessControl(folder, (HOST,), lambda: more, header, clock=clock or Hands())
 
 
-def console(access: Access, desk: Notebook | None = None) -> Guard:
+def console(access: AccessControl, desk: Notebook | None = None) -> SecurityMiddleware:
     return make_app(desk or Notebook(), access, PAGES)
 
 
-def browser(app: Guard, address: str = "127.0.0.1") -> TestClient:
+def browser(app: SecurityMiddleware, address: str = "127.0.0.1") -> TestClient:
     return TestClient(app, base_url=ORIGIN, follow_redirects=False, client=(address, 50_000))
 
 
-def signed_in(app: Guard, role: Role = "approver", person: str = "Ada") -> TestClient:
+def signed_in(app: SecurityMiddleware, role: ConsoleRole = "approver", person: str = "Ada") -> TestClient:
     client = browser(app)
     answer = client.post("/login", data={"link": app.access.link(person, role)}, headers=OURS)
     assert answer.status_code == 303
@@ -122,54 +126,58 @@ class Bank:
     """The bank of a small federation, with its office, and studies that were proposed to it."""
 
     three: Standing
-    office: Office
+    office: AgentStore
 
     @classmethod
     def make(cls, folder: Path) -> Bank:
         three = make(folder, called=f"three {BAD}")
-        return cls(three, Office(three.of("bank") / "agent"))
+        return cls(three, AgentStore(three.of("bank") / "agent"))
 
     @property
     def config(self) -> PartyConfig:
         return self.three.config("bank")
 
     @property
-    def desk(self) -> PartyDesk:
-        return PartyDesk(self.config, self.office)
+    def desk(self) -> PartyView:
+        return PartyView(self.config, self.office)
 
-    def app(self) -> Guard:
+    def app(self) -> SecurityMiddleware:
         return make_app(self.desk, access(self.three.folder / "access"), OF_A_PARTY)
 
-    def study_of(self, entry: Entry) -> Study:
+    def study_of(self, entry: ProposedStudy) -> Study:
         return Study.load(study_file(entry))
 
-    def receive(self, purpose: str = BAD, budget: str = BUDGET) -> Entry:
+    def receive(self, purpose: str = BAD, budget: str = BUDGET) -> ProposedStudy:
         asked = self.three.proposal(self.three.study_named("what-we-share", budget=budget), purpose, "3d")
         proposal = Proposal.unpack(asked.pack(self.three.identity()), self.three.members())
         entry = self.office.receive(proposal)
         proposal.write(study_file(entry).parent, self.three.members())
         return entry
 
-    def propose(self, purpose: str = BAD, budget: str = BUDGET, state: State = "waiting") -> Entry:
+    def propose(self, purpose: str = BAD, budget: str = BUDGET, state: State = "waiting") -> ProposedStudy:
         """A study, checked as the agent checks it."""
         entry = self.receive(purpose, budget)
-        found, study = assess.assess(study_file(entry), self.config, entry.name, entry.digest)
+        found, study = checks.assess(study_file(entry), self.config, entry.name, entry.digest)
         if study is not None:
-            found |= assess.own_eyes(study, self.config)
+            found |= checks.private_forecast(study, self.config)
         refused = found["refused"] is not None
-        self.office.assessed(entry.id, found, "refused" if refused else state, "the policy" if refused else None)
+        self.office.record_assessment(
+            entry.id, found, "refused" if refused else state, "the policy" if refused else None
+        )
         return self.office.entry(entry.id)
 
-    def spend(self, entry: Entry) -> Ledger:
+    def spend(self, entry: ProposedStudy) -> Ledger:
         """Charge a study to the bank's ledger, as a run does."""
-        study, book = self.study_of(entry), self.config.book()
-        kept = book.reserve(study.name, study.digest, self.config.charged(study), study.trust, (), (), study.keys())
+        study, book = self.study_of(entry), self.config.open_ledger()
+        kept = book.reserve(
+            study.name, study.digest, self.config.charged_events(study), study.trust, (), (), study.keys()
+        )
         book.commit(book.mark_sent(kept))
         return book
 
-    def attempt(self, entry: Entry, number: int = 1, lines: Sequence[dict[str, Any]] = ()) -> Path:
+    def attempt(self, entry: ProposedStudy, number: int = 1, lines: Sequence[dict[str, Any]] = ()) -> Path:
         """The folder of an attempt that runs, of which these lines came from its process."""
-        assert self.office.begin(entry.id, number, f"{entry.id}.{number}", 3, timedelta(hours=12))
+        assert self.office.start_attempt(entry.id, number, f"{entry.id}.{number}", 3, timedelta(hours=12))
         folder = self.office.attempts(entry.id)[-1].folder
         folder.mkdir(parents=True)
         (folder / "output.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "a log line\n{\n")

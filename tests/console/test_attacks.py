@@ -23,15 +23,22 @@ from starlette.types import Message, Scope
 from typer.testing import CliRunner
 
 from colonnade.cli.app import app
-from colonnade.cli.console import greeting
-from colonnade.console import connections, live
-from colonnade.console.access import IDLE_SECONDS, LINK_SECONDS, MOST_SESSIONS, SESSION_SECONDS, Access, TrustedHeader
+from colonnade.cli.console_commands import greeting
+from colonnade.console import app as live, server
+from colonnade.console.access import (
+    IDLE_SECONDS,
+    LINK_SECONDS,
+    MOST_SESSIONS,
+    SESSION_SECONDS,
+    AccessControl,
+    TrustedHeader,
+)
 from colonnade.console.app import make_app
-from colonnade.console.guard import HEADERS, LARGEST_FORM
-from colonnade.console.serve import Served, serve
+from colonnade.console.security_middleware import HEADERS, LARGEST_FORM
+from colonnade.console.server import ConsoleServer, serve_console
 from colonnade.errors import ConnectError
 from colonnade.study import PartyConfig
-from colonnade.study.console_part import ConsolePart, Role
+from colonnade.study.party_file import ConsoleRole, ConsoleSection
 from tests.support.errors import raises
 from tests.support.waiting import until
 
@@ -79,16 +86,16 @@ def desk() -> Notebook:
 
 
 @pytest.fixture
-def keys(tmp_path: Path) -> Access:
+def keys(tmp_path: Path) -> AccessControl:
     return access(tmp_path)
 
 
 @pytest.fixture
-def ada(keys: Access, desk: Notebook) -> TestClient:
+def ada(keys: AccessControl, desk: Notebook) -> TestClient:
     return signed_in(console(keys, desk))
 
 
-def enter(keys: Access, link: str, **headers: str) -> httpx.Response:
+def enter(keys: AccessControl, link: str, **headers: str) -> httpx.Response:
     return browser(console(keys)).post("/login", data={"link": link}, headers=OURS | headers)
 
 
@@ -110,13 +117,13 @@ def test_a_link_works_once_and_for_ten_minutes_and_no_other_text_is_one(tmp_path
     for passed in (LINK_SECONDS + 1, -LINK_SECONDS):  # then it was used up
         clock.now += passed
         assert enter(keys, late).status_code == 403
-    tls = Access(tmp_path / "tls", ("console.example.org",), secure=True)
+    tls = AccessControl(tmp_path / "tls", ("console.example.org",), secure=True)
     named = {"host": "console.example.org", "origin": "https://console.example.org"}
     said = enter(tls, tls.link("Ada", "viewer"), **named).headers["set-cookie"]
     assert (said.partition("=")[0], "; secure" in said.lower()) == ("__Host-colonnade", True)
 
 
-def test_tokens_are_not_on_disk(tmp_path: Path, keys: Access, ada: TestClient) -> None:
+def test_tokens_are_not_on_disk(tmp_path: Path, keys: AccessControl, ada: TestClient) -> None:
     link = keys.link("Ada", "viewer")
     held = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"Ada" in held
@@ -124,7 +131,7 @@ def test_tokens_are_not_on_disk(tmp_path: Path, keys: Access, ada: TestClient) -
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
 
 
-def test_a_session_is_never_one_that_somebody_chose(keys: Access) -> None:
+def test_a_session_is_never_one_that_somebody_chose(keys: AccessControl) -> None:
     """Session fixation: whoever brings a cookie gets a new one, and the old one is worth nothing."""
     old = signed_in(console(keys), person="Mallory").cookies[keys.cookie]
     for chosen in ("chosen", old):
@@ -185,14 +192,16 @@ def test_whoever_is_not_signed_in_sees_nothing(tmp_path: Path) -> None:
         {"origin": ORIGIN, "sec-fetch-site": "same-site"},
     ],
 )
-def test_other_sites_cannot_send_forms(keys: Access, ada: TestClient, desk: Notebook, headers: dict[str, str]) -> None:
+def test_other_sites_cannot_send_forms(
+    keys: AccessControl, ada: TestClient, desk: Notebook, headers: dict[str, str]
+) -> None:
     assert ada.post("/first", data={"csrf": csrf(ada), "what": "approved"}, headers=headers).status_code == 403
     assert [click.what for click in desk.written] == ["signed in"]
     link = keys.link("Mallory", "approver")
     assert ada.post("/login", data={"link": link}, headers=headers).status_code == 403, "nor sign anybody in"
 
 
-def test_a_form_carries_the_token_of_its_session(keys: Access, ada: TestClient, desk: Notebook) -> None:
+def test_a_form_carries_the_token_of_its_session(keys: AccessControl, ada: TestClient, desk: Notebook) -> None:
     bob = signed_in(console(keys, desk), person="Bob")
     forms = [{"data": {"csrf": token, "what": "approved"}} for token in ("", "x", csrf(bob), "\N{SNOWMAN}")]
     forms += [{"data": {"what": "approved"}}, {"content": b"\xff\xfe"}, {"content": b"&".join([b"a=1"] * 200)}]
@@ -214,21 +223,21 @@ def test_names_that_resolve_to_this_machine_lead_nowhere(ada: TestClient, host: 
 
 
 def test_who_is_taken_out_of_the_file_is_out_at_once_and_all_sessions_can_be_ended(tmp_path: Path) -> None:
-    people: dict[str, Role] = {"Ada": "approver"}
-    keys = Access(tmp_path, (HOST,), lambda: people, PROXY, clock=Hands())
+    people: dict[str, ConsoleRole] = {"Ada": "approver"}
+    keys = AccessControl(tmp_path, (HOST,), lambda: people, PROXY, clock=Hands())
     client = browser(console(keys), "192.0.2.7")
     token, session = csrf(client, **ADA), keys.by_proxy("192.0.2.7", "Ada")
-    assert keys.still(session)
-    keys.leave_all()
-    assert not keys.still(session)
+    assert keys.is_current(session)
+    keys.sign_out_all()
+    assert not keys.is_current(session)
     sent = client.post("/first", data={"csrf": token, "what": "approved"}, headers=OURS | ADA)
     assert sent.status_code == 403, "a form from before"
     assert client.get("/first", headers=ADA).status_code == 200, "the proxy still lets her in, as the command says"
     session = keys.by_proxy("192.0.2.7", "Ada")
-    assert keys.still(session)
+    assert keys.is_current(session)
     people["Ada"] = "viewer"
     shows(client.get("/first", headers=ADA).text, "Signed in as Ada (viewer).")
-    assert not keys.still(session), "open pages end with the role"
+    assert not keys.is_current(session), "open pages end with the role"
     people.clear()
     assert client.get("/first", headers=ADA).status_code == 303
 
@@ -267,7 +276,7 @@ def test_no_path_leads_to_another_file(ada: TestClient) -> None:
         hides(answer.text, "import", "root:")
 
 
-def test_signing_in_leads_nowhere_else(keys: Access) -> None:
+def test_signing_in_leads_nowhere_else(keys: AccessControl) -> None:
     for where in ("//evil.example", "/\\evil.example", "https://evil.example", "/\nx", "javascript:1"):
         fields = {"link": keys.link("Ada", "viewer"), "next": where}
         assert browser(console(keys)).post("/login", data=fields, headers=OURS).headers["location"] == "/"
@@ -283,7 +292,7 @@ def test_long_bodies_and_other_methods_are_refused(ada: TestClient, desk: Notebo
         assert (answer.status_code, "access-control-allow-origin" in answer.headers) == (405, False), method
 
 
-def test_whoever_hangs_up_leaves_nothing_behind(keys: Access, caplog: pytest.LogCaptureFixture) -> None:
+def test_whoever_hangs_up_leaves_nothing_behind(keys: AccessControl, caplog: pytest.LogCaptureFixture) -> None:
     """Half a form, or a stream before its first word; then the connection ends."""
     app = console(keys)
     token = signed_in(app).cookies["colonnade"]
@@ -307,7 +316,7 @@ def test_whoever_hangs_up_leaves_nothing_behind(keys: Access, caplog: pytest.Log
     assert (seen[0], app.app.state.pulse.listeners.total()) == (1, 0)
 
 
-def test_every_response_carries_the_headers_and_none_is_kept(keys: Access, ada: TestClient) -> None:
+def test_every_response_carries_the_headers_and_none_is_kept(keys: AccessControl, ada: TestClient) -> None:
     paths = ("/", "/first", "/audit-log", "/login", "/nowhere", "/static/style.css", "/static/live.js")
     answers = [
         *(ada.get(path) for path in paths),
@@ -347,7 +356,7 @@ def test_a_fault_of_a_page_tells_nothing(ada: TestClient, caplog: pytest.LogCapt
     assert answer.headers["content-security-policy"]
 
 
-def test_names_full_of_markup_stay_text(keys: Access) -> None:
+def test_names_full_of_markup_stay_text(keys: AccessControl) -> None:
     bad = '"><script>alert(1)</script>\u202e'
     desk = Notebook(name=bad, stands=(False, bad))
     client = signed_in(console(keys, desk), person=bad)
@@ -358,7 +367,7 @@ def test_names_full_of_markup_stay_text(keys: Access) -> None:
         hides(text, "<script>alert", "\u202e")
 
 
-def test_whoever_watches_the_process_needs_no_session_and_learns_no_more(keys: Access) -> None:
+def test_whoever_watches_the_process_needs_no_session_and_learns_no_more(keys: AccessControl) -> None:
     app = make_app(Notebook(), keys, PAGES, metrics=lambda: (b"colonnade_rooms 1\n", "text/plain; version=0.0.4"))
     assert [browser(app).get(path).text for path in ("/health", "/metrics")] == ["serving\n", "colonnade_rooms 1\n"]
     assert browser(console(keys)).get("/metrics").status_code == 404
@@ -366,31 +375,33 @@ def test_whoever_watches_the_process_needs_no_session_and_learns_no_more(keys: A
 
 # --- on a real socket: idle connections, slow readers and half requests; and the command beside it
 
-LOOPBACK = ConsolePart(listen="127.0.0.1:0")
+LOOPBACK = ConsoleSection(listen="127.0.0.1:0")
 
 
 @pytest.fixture
-def served(tmp_path: Path, desk: Notebook) -> Iterator[Served]:
+def served(tmp_path: Path, desk: Notebook) -> Iterator[ConsoleServer]:
     async def scores(request: Request) -> Response:
         return Response(status_code=401)
 
     route = Route("/v1/scores", scores, methods=["POST"])
-    console = serve(desk, tmp_path, LOOPBACK, dict, PAGES, [route])
+    console = serve_console(desk, tmp_path, LOOPBACK, dict, PAGES, [route])
     yield console
     console.stop()
 
 
-def place(served: Served) -> tuple[str, int]:
+def place(served: ConsoleServer) -> tuple[str, int]:
     return "127.0.0.1", int(served.url.rpartition(":")[2])
 
 
-def connect(served: Served, said: bytes = b"") -> socket.socket:
+def connect(served: ConsoleServer, said: bytes = b"") -> socket.socket:
     line = socket.create_connection(place(served), timeout=60)
     line.sendall(said)
     return line
 
 
-def ask(served: Served, method: str, path: str, headers: dict[str, str], body: str | None = None) -> tuple[int, str]:
+def ask(
+    served: ConsoleServer, method: str, path: str, headers: dict[str, str], body: str | None = None
+) -> tuple[int, str]:
     """Status, and the cookie that was set or the text."""
     with closing(http.client.HTTPConnection(*place(served), timeout=60)) as line:
         line.request(method, path, body, headers)
@@ -399,7 +410,7 @@ def ask(served: Served, method: str, path: str, headers: dict[str, str], body: s
         return answer.status, answer.headers.get("set-cookie", text).split(";")[0] if answer.status == 303 else text
 
 
-def cookie(served: Served, link: str | None = None) -> dict[str, str]:
+def cookie(served: ConsoleServer, link: str | None = None) -> dict[str, str]:
     """Sign in with a link, Ada's if none is given."""
     token = (link or served.link("Ada", "approver")).rpartition("=")[2]
     headers = {"origin": served.url, "content-type": "application/x-www-form-urlencoded"}
@@ -408,7 +419,7 @@ def cookie(served: Served, link: str | None = None) -> dict[str, str]:
     return {"cookie": found}
 
 
-def get(served: Served, path: str, signed: dict[str, str], more: str = "") -> bytes:
+def get(served: ConsoleServer, path: str, signed: dict[str, str], more: str = "") -> bytes:
     host, port = place(served)
     return f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {signed['cookie']}\r\n{more}\r\n".encode()
 
@@ -428,20 +439,22 @@ def heard(line: socket.socket, word: bytes) -> bytes:
     return got
 
 
-def test_a_console_is_served_its_link_signs_in_and_its_port_is_its_own(served: Served, tmp_path: Path) -> None:
+def test_a_console_is_served_its_link_signs_in_and_its_port_is_its_own(served: ConsoleServer, tmp_path: Path) -> None:
     status, text = ask(served, "GET", "/first", cookie(served))
     assert (status, "Signed in as Ada" in text) == (200, True)
     with raises(ConnectError, "CN005"):
-        serve(Notebook(), tmp_path, ConsolePart(listen=f"127.0.0.1:{place(served)[1]}"), dict, PAGES)
-    other = serve(Notebook(name="shop"), tmp_path / "other", LOOPBACK, dict, PAGES)
+        serve_console(Notebook(), tmp_path, ConsoleSection(listen=f"127.0.0.1:{place(served)[1]}"), dict, PAGES)
+    other = serve_console(Notebook(name="shop"), tmp_path / "other", LOOPBACK, dict, PAGES)
     names = {entry["cookie"].partition("=")[0] for entry in (cookie(served), cookie(other))}
     other.stop()
     assert len(names) == 2, "two consoles of a machine keep their cookies apart"
 
 
-def test_strangers_make_room_and_people_who_signed_in_do_not(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 8)
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 3600)  # the oldest make room, however long they may stay
+def test_strangers_make_room_and_people_who_signed_in_do_not(
+    served: ConsoleServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 8)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 3600)  # the oldest make room, however long they may stay
     signed, halves = cookie(served), [b"GET /first HT" if number % 2 else b"" for number in range(30)]
     with closing(http.client.HTTPConnection(*place(served), timeout=60)) as kept, ExitStack() as opened:
         for strangers in (halves, []):
@@ -453,8 +466,8 @@ def test_strangers_make_room_and_people_who_signed_in_do_not(served: Served, mon
             assert all(is_closed(line) for line in lines[:20])
 
 
-def test_half_a_request_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+def test_half_a_request_is_not_waited_for(served: ConsoleServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.2)
     for begun in (b"", b"GET /first HTTP/1.1\r\nHost: ", b"GET /login HTTP/1.1\r\nHost: x\r\n\r\nGET /"):
         with connect(served, begun) as line:
             answer = line.recv(1 << 16) if b"\r\n\r\n" in begun else b""
@@ -463,16 +476,18 @@ def test_half_a_request_is_not_waited_for(served: Served, monkeypatch: pytest.Mo
                 pass
 
 
-def test_readers_that_stop_are_not_waited_for(served: Served, desk: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "READING_SECONDS", 0.2)
-    signed, cut, abort = cookie(served), threading.Event(), connections.Connection.connection_lost
+def test_readers_that_stop_are_not_waited_for(
+    served: ConsoleServer, desk: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "READING_SECONDS", 0.2)
+    signed, cut, abort = cookie(served), threading.Event(), server.BrowserConnection.connection_lost
 
-    def lost(connection: connections.Connection, error: Exception | None) -> None:
+    def lost(connection: server.BrowserConnection, error: Exception | None) -> None:
         abort(connection, error)
         if connection._reader_due is not None:
             cut.set()
 
-    monkeypatch.setattr(connections.Connection, "connection_lost", lost)
+    monkeypatch.setattr(server.BrowserConnection, "connection_lost", lost)
     for _ in range(500):
         desk.add("Ada", "approver", "wrote", None, "x" * 3000)
     with socket.socket() as line:
@@ -491,7 +506,7 @@ def test_readers_that_stop_are_not_waited_for(served: Served, desk: Notebook, mo
         assert got < 8 * 1_500_000, "it was cut off"
 
 
-def test_what_is_no_request_is_refused_with_the_headers(served: Served) -> None:
+def test_what_is_no_request_is_refused_with_the_headers(served: ConsoleServer) -> None:
     for wrong in (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost : b\r\n\r\n"):
         with connect(served, wrong) as line:
             answer = heard(line, b"never").decode()
@@ -507,7 +522,7 @@ def test_what_is_no_request_is_refused_with_the_headers(served: Served) -> None:
         assert line.recv(1 << 12).startswith(b"HTTP/1.1 401")
 
 
-def test_pages_hear_of_changes_and_of_those_they_missed(served: Served, desk: Notebook) -> None:
+def test_pages_hear_of_changes_and_of_those_they_missed(served: ConsoleServer, desk: Notebook) -> None:
     signed = cookie(served)
     with connect(served, get(served, "/events", signed)) as line:
         first = heard(line, b"id: ")
@@ -521,7 +536,7 @@ def test_pages_hear_of_changes_and_of_those_they_missed(served: Served, desk: No
 
 
 def test_streams_are_few_even_if_they_arrive_together_and_end_with_the_session(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: ConsoleServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "_STILL", 0.1)
     signed = cookie(served)
@@ -531,9 +546,9 @@ def test_streams_are_few_even_if_they_arrive_together_and_end_with_the_session(
         return heard(line, b"\r\n").split()[1]
 
     with ExitStack() as opened:
-        streams = [opened.enter_context(connect(served, asked)) for _ in range(3 * live.MOST_PER_SESSION)]
+        streams = [opened.enter_context(connect(served, asked)) for _ in range(3 * live.MAX_STREAMS_PER_SESSION)]
         answers = Counter(map(status, streams))
-    assert answers == {b"200": live.MOST_PER_SESSION, b"429": 2 * live.MOST_PER_SESSION}
+    assert answers == {b"200": live.MAX_STREAMS_PER_SESSION, b"429": 2 * live.MAX_STREAMS_PER_SESSION}
 
     def again() -> socket.socket | None:
         line = connect(served, asked)
@@ -544,7 +559,7 @@ def test_streams_are_few_even_if_they_arrive_together_and_end_with_the_session(
 
     with until(again, "those that were closed are noticed at their next word") as stream:
         session = served.access.session(signed["cookie"].partition("=")[2])
-        served.access.leave(session)
+        served.access.sign_out(session)
         assert b"0\r\n\r\n" in heard(stream, b"0\r\n\r\n"), "the stream ends"
 
 
@@ -583,9 +598,9 @@ def test_a_link_is_made_while_the_console_runs(tmp_path: Path) -> None:
     for left in ("", "http://127.0.0.1:1 127.0.0.1 1"):  # nothing, or what an agent left that was killed
         (folder / "address").write_text(left)
         shows(run(path, "--link"), "start its agent")
-    part = PartyConfig.load(path).standing.console
+    part = PartyConfig.load(path).agent_section.console
     assert part
-    console = serve(Notebook(), folder, part, dict, PAGES)
+    console = serve_console(Notebook(), folder, part, dict, PAGES)
     try:
         link = json.loads(run(path, "--link", "--person", "Vera", "--role", "viewer", "--json"))["link"]
         assert link.startswith(f"{console.url}/login?link=")
@@ -625,6 +640,6 @@ def test_what_a_party_file_may_not_say(tmp_path: Path, agent: str, complaint: st
 def test_a_console_behind_a_proxy(tmp_path: Path) -> None:
     text = '[agent.console]\nlisten = "0.0.0.0:8471"\ntls = true\nhosts = ["Console.Example.org"]\n'
     text += 'trust_header = "X-Remote-User"\nfrom = ["10.0.0.7"]\n[agent.people]\nada = "approver"'
-    agent = PartyConfig.load(party(tmp_path, text)).standing
+    agent = PartyConfig.load(party(tmp_path, text)).agent_section
     assert agent.console
     assert (agent.console.names(8471), agent.people) == (("console.example.org",), {"ada": "approver"})

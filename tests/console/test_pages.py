@@ -16,30 +16,26 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from colonnade.console import pictures, study_pages
-from colonnade.console.access import Access
+from colonnade.console import charts, study_pages
+from colonnade.console.access import AccessControl
 from colonnade.console.app import make_app
-from colonnade.console.frames import FRAME_POLICY
-from colonnade.console.guard import Guard
-from colonnade.console.hub import HubDesk
-from colonnade.console.hub_pages import PAGES as HUB_PAGES
-from colonnade.console.meaning import CapLeft, Prices, odds_of, one_in
-from colonnade.console.study_pages import explained
+from colonnade.console.hub import HUB_PAGES, HubView
+from colonnade.console.privacy_explainer import CapForecast, StudyPrices, log_odds_rises, one_in
+from colonnade.console.report_frame import FRAME_POLICY
+from colonnade.console.security_middleware import SecurityMiddleware
+from colonnade.console.study_pages import explain_failure
 from colonnade.errors import ConnectError, DataError
+from colonnade.federation.members import MemberIdentity, save_offered_members, six_words
 from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
-from colonnade.privacy.beliefs import afterwards, log_odds
-from colonnade.privacy.largest import Largest
 from colonnade.privacy.observers import Trust
-from colonnade.privacy.rows import rounded_up
-from colonnade.privacy.statement import Statement
-from colonnade.report import promise, words
-from colonnade.standing.newcomers import Person, keep
-from colonnade.standing.words import six_words
-from colonnade.study import book as ledger_text
-from colonnade.tables.survey import survey
+from colonnade.privacy.statement import Statement, format_rounded_up
+from colonnade.privacy.statement_summary import LargestEpsilon, log_odds, posterior
+from colonnade.report import privacy, wording
+from colonnade.study import ledger_view as ledger_text
+from colonnade.tables.profiling import profile_table
 from colonnade.wire import Identity
-from tests.standing.club import Talk
+from tests.federation.club import Talk
 
 from .kit import BAD, HOST, OURS, Bank, TestClient, csrf, hides, shows, signed_in
 
@@ -91,7 +87,7 @@ def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank) 
     text = client.get("/inbox").text
     others = [row for row in asked.study_of(waiting).statement.rows if "bank" not in row.observer.names]
     most = max(row.epsilon for row in others if math.isfinite(row.epsilon))
-    price = f"epsilon {words.epsilon(most)}"
+    price = f"epsilon {wording.epsilon(most)}"
     shows(text, "&lt;script&gt;alert(", f'href="/studies/{waiting.id}"', "ana, on", "3 days left", price)
     hides(text, BAD)
     for name in ("..%2f..%2fetc", "0" * 32, "a", "", "%00", BAD):
@@ -109,11 +105,11 @@ def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank) -> None
     for row in study.statement.rows:
         (shown,) = [each for each in rows if each.startswith(f"{row.who}<")][:1]
         rise = log_odds(study.statement, row.observer)
-        odds = "no limit" if math.isinf(rise) else f">{words.times(rise)} times<"
-        shows(shown, f"<strong>{words.epsilon(row.epsilon)}</strong>", odds, row.adjacency.value)
+        odds = "no limit" if math.isinf(rise) else f">{wording.times(rise)} times<"
+        shows(shown, f"<strong>{wording.epsilon(row.epsilon)}</strong>", odds, row.adjacency.value)
     shows(text, *study.statement.assumptions, *(f">{name}</th>" for name in study.schemas["bank"].names))
-    for cap in asked.config.foreseen(study, 3):
-        shows(text, words.epsilon(cap.after, 4), words.epsilon(cap.before.spent, 4))
+    for cap in asked.config.foresee(study, 3):
+        shows(text, wording.epsilon(cap.after, 4), wording.epsilon(cap.before.spent, 4))
     digits = f'begins with <span class="mono">{waiting.digest[:16]}</span>'
     sentences = ("This text is sent to the analyst", "for ana the row of the coordinator holds")
     shows(text, waiting.digest, asked.three.members().pins["ana"], *sentences, digits)
@@ -174,17 +170,17 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
         {"presence": {"rounds": 7, "bytes": 1_234_567, "here": ["bank", "coordinator"], "waited_for": [BAD]}},
         {"progress": "products", "done": 3, "total": 12},
     ]
-    before, client = bank.desk.pulse(), signed_in(bank.app())
+    before, client = bank.desk.state_text(), signed_in(bank.app())
     first = bank.attempt(entry, lines=lines)
     text = client.get("/running").text
     hides(text, BAD)
     shows(text, "3 of 12", "1.2 MB", "bank, coordinator", "Waiting for &lt;script&gt;", "data-live", "<dd>7</dd>")
-    assert bank.desk.pulse() != before
+    assert bank.desk.state_text() != before
     (first / "run.json").write_text(json.dumps({"status": "failed", "exit_code": 22, "message": "clinic is gone"}))
-    bank.office.end(entry.id, 1, "lost", "clinic was lost")
+    bank.office.end_attempt(entry.id, 1, "lost", "clinic was lost")
     (bank.attempt(entry, 2) / "report.html").write_text(f"<h1>Result</h1>{BAD}")
-    bank.office.end(entry.id, 2, "finished", None)
-    bank.office.heard(entry.id, {"bank": True}, "done", None)
+    bank.office.end_attempt(entry.id, 2, "finished", None)
+    bank.office.record_hub_state(entry.id, {"bank": True}, "done", None)
     text = client.get(f"/history?study={entry.id}").text
     frame = f'src="/studies/{entry.id}/report" sandbox'
     shows(text, "clinic was lost", "tried again by itself", "code 22 of docs/reference/errors.md", frame)
@@ -194,7 +190,7 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
     shows(framed.headers["content-security-policy"], "sandbox", "default-src 'none'")
     hides(framed.headers["content-security-policy"], "script-src")
     for number in range(2):
-        bank.office.heard(bank.receive(f"number {number}").id, {}, "cancelled", None)
+        bank.office.record_hub_state(bank.receive(f"number {number}").id, {}, "cancelled", None)
     monkeypatch.setattr(study_pages, "PAGE", 2)
     pages = [client.get(f"/history?page={place}").text for place in (1, 2, 3)]
     assert [[number for number in (1, 0) if f"number {number}" in page] for page in pages] == [[1, 0], [], []]
@@ -204,17 +200,17 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
 def test_the_ledger_shows_what_the_library_says_and_leaves_as_a_file(asked: Bank) -> None:
     client, config = signed_in(asked.app()), asked.config
     text = client.get("/ledger").text
-    facts = ledger_text.facts(config.book(), 1e-5, None, config)
+    facts = ledger_text.ledger_facts(config.open_ledger(), 1e-5, None, config)
     for who, total in facts["totals"].items():
-        shown = words.epsilon(math.inf if total is None else total, 4)
+        shown = wording.epsilon(math.inf if total is None else total, 4)
         shows(text, f">{'all others together' if who == 'others' else who}</th>", shown)
-    for left in config.book().left(config.caps, config.periods):
-        shows(text, f"{left.left:.4f} of {left.epsilon:g}", rounded_up(left.spent))
+    for left in config.open_ledger().remaining(config.caps, config.periods):
+        shows(text, f"{left.remaining:.4f} of {left.epsilon:g}", format_rounded_up(left.spent))
     shows(text, facts["head"], "<svg", "1 entry in all")
     shows(client.get("/ledger?verify=1").text, "The ledger is whole")
     for kind in ("csv", "jsonl"):
         found = client.get(f"/ledger/export.{kind}")
-        assert found.text == ledger_text.export(config.book(), kind)[0]
+        assert found.text == ledger_text.export_chain(config.open_ledger(), kind)[0]
         assert found.headers["content-disposition"] == f'attachment; filename="ledger.{kind}"'
     assert next(csv.reader(io.StringIO(client.get("/ledger/export.csv").text)))[0] == "change"
     assert client.get("/ledger/export.exe").status_code == 404
@@ -242,10 +238,10 @@ def test_our_table_is_counted_as_a_study_reads_it_and_one_that_does_not_fit_says
     entry = bank.propose()
     client = signed_in(bank.app())
     text = unescape(read_table_page(client, entry.id))
-    found = survey(bank.config.data, bank.study_of(entry).schemas["bank"], ["person_id"])
+    found = profile_table(bank.config.data, bank.study_of(entry).schemas["bank"], ["person_id"])
     shows(text, f"{found.rows:,} rows of bank.csv", "<svg", "nothing on this page is sent")
     for each in found.columns:
-        shows(text, f">{each.name}</th>", each.says)
+        shows(text, f">{each.name}</th>", each.summary)
     bank.config.data.write_text("person_id,other\n1,2\n")
     shows(read_table_page(client, entry.id), "not there")
 
@@ -253,9 +249,9 @@ def test_our_table_is_counted_as_a_study_reads_it_and_one_that_does_not_fit_says
 def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -> None:
     insurer, other = (Identity.create("insurer").certificate for _ in range(2))
     pin, members = insurer.fingerprint, bank.three.members("bank")
-    keep(bank.office.folder, members.with_member(insurer, "party"))
+    save_offered_members(bank.office.folder, members.with_member(insurer, "party"))
     client = signed_in(bank.app())
-    text, key = client.get("/people").text, Person.of(members, "bank")
+    text, key = client.get("/people").text, MemberIdentity.of(members, "bank")
     shows(text, "insurer wants to be known", six_words(pin), "three &lt;script&gt;", f"{key.left} more days")
     for name, known in members.pins.items():
         shows(text, f">{name}", known, six_words(known))
@@ -266,7 +262,7 @@ def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -
     assert bank.desk.members().pins["insurer"] == pin
     hides(client.get("/people").text, "wants to be known")
     assert bank.office.audit.latest()[0].what == "accepted a member"
-    keep(bank.office.folder, members.with_member(other, "party"))
+    save_offered_members(bank.office.folder, members.with_member(other, "party"))
     text = client.get("/people").text
     shows(text, "insurer has another key at the hub")
     hides(text, "Accept insurer")
@@ -289,8 +285,8 @@ class Hub:
 
     def __init__(self, folder: Path) -> None:
         self.talk = Talk(folder)
-        self.desk = HubDesk(self.talk.desk, folder / "results", lambda: ("bank",))
-        self.app: Guard = make_app(self.desk, Access(folder / "console", (HOST,)), HUB_PAGES)
+        self.desk = HubView(self.talk.desk, folder / "results", lambda: ("bank",))
+        self.app: SecurityMiddleware = make_app(self.desk, AccessControl(folder / "console", (HOST,)), HUB_PAGES)
         self.results = folder / "results"
 
     def done(self, model: str = "pca.json", purpose: str = "to test") -> str:
@@ -314,12 +310,12 @@ def hub(tmp_path: Path) -> Hub:
 
 
 def test_answers_are_shown_as_they_come_and_members_with_their_keys(hub: Hub) -> None:
-    client, before = signed_in(hub.app, "viewer", IMAGE), hub.desk.pulse()
+    client, before = signed_in(hub.app, "viewer", IMAGE), hub.desk.state_text()
     assert client.get("/").headers["location"] == "/proposals"
     shows(client.get("/proposals").text, "colonnade federation propose")
     shows(client.get("/results").text, "No study is done yet")
     study = hub.talk.propose(name=IMAGE)
-    assert hub.desk.pulse() != before
+    assert hub.desk.state_text() != before
     hub.talk.answer(study, "bank")
     hub.talk.answer(study, "shop", yes=False, why=IMAGE)
     page, log, members = (client.get(path).text for path in (f"/proposals/{study}", "/audit-log", "/members"))
@@ -359,7 +355,7 @@ def test_results_stand_side_by_side_one_that_is_damaged_is_said_so_and_ids_lead_
     for model in ("pca.json", "linear.json"):
         for row in json.loads((FIXTURES / model).read_text())["privacy"]["rows"]:
             if row["epsilon"] is not None:
-                shows(page, escape(f"{rounded_up(row['epsilon'])} (delta {row['delta']:g}; {row['adjacency']})"))
+                shows(page, escape(f"{format_rounded_up(row['epsilon'])} (delta {row['delta']:g}; {row['adjacency']})"))
     assert client.get("/results?id=../../etc&id=%00").text.count(" checked>") == 0
     damaged = hub.done(purpose="a third")
     (hub.results / damaged / "model.json").write_text("{")
@@ -384,7 +380,7 @@ def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_o
     hidden, unknown = (people["clinic"].get(f"/proposals/{each}") for each in (study, "0" * 32))
     assert (hidden.status_code, hidden.text) == (409, unknown.text), "so that nobody learns what others propose"
     shows(hidden.text, "the hub knows no proposal")
-    read = {name: {click.who for click in hub.desk.audit.latest(who=hub.desk.only_lines_of(name))} for name in people}
+    read = {name: {click.who for click in hub.desk.audit.latest(who=hub.desk.audit_reader(name))} for name in people}
     assert read == {"ana": {"ana"}, "clinic": {"clinic"}, "Olga of the hub": set(people)}
     for name in ("ana", "clinic"):
         text = people[name].get("/audit-log").text
@@ -407,13 +403,13 @@ def statement() -> Statement:
 
 
 @pytest.fixture(scope="module")
-def prices(statement: Statement) -> Prices:
+def prices(statement: Statement) -> StudyPrices:
     kept = json.loads(json.dumps(statement.to_dict()))
-    return Prices.of(kept, odds_of(kept), "bank")
+    return StudyPrices.of(kept, log_odds_rises(kept), "bank")
 
 
 def test_every_row_of_the_statement_has_its_price_and_who_learns_most_is_somebody_else(
-    statement: Statement, prices: Prices
+    statement: Statement, prices: StudyPrices
 ) -> None:
     assert [price.row for price in prices.rows] == list(statement.rows)
     assert [price.row for price in prices.missing] == list(statement.missing_noise)
@@ -424,18 +420,20 @@ def test_every_row_of_the_statement_has_its_price_and_who_learns_most_is_somebod
     assert prices.exposed.row.epsilon == max(row.epsilon for row in others)
 
 
-def test_the_largest_epsilon_is_that_of_the_report_and_who_pools_is_named(statement: Statement, prices: Prices) -> None:
-    found = Largest.of(statement)
+def test_the_largest_epsilon_is_that_of_the_report_and_who_pools_is_named(
+    statement: Statement, prices: StudyPrices
+) -> None:
+    found = LargestEpsilon.of(statement)
     assert prices.largest == found
     assert found.row.epsilon == max(row.epsilon for row in statement.rows if math.isfinite(row.epsilon))
     assert found.missing.epsilon == max(row.epsilon for row in statement.missing_noise) > 0
     assert prices.figures == (
-        (words.epsilon(found.row.epsilon), found.row.who, "if every owner draws its noise"),
-        (words.epsilon(found.missing.epsilon), found.missing.who, "if 1 owner draws no noise"),
+        (wording.epsilon(found.row.epsilon), found.row.who, "if every owner draws its noise"),
+        (wording.epsilon(found.missing.epsilon), found.missing.who, "if 1 owner draws no noise"),
     )
     assert prices.pools == ("coordinator and shop together",)
-    page = str(promise.privacy(statement))
-    assert f"is {words.epsilon(found.row.epsilon)}, a factor" in page
+    page = str(privacy.privacy(statement))
+    assert f"is {wording.epsilon(found.row.epsilon)}, a factor" in page
     assert math.isinf(found.missing.epsilon)  # of two owners, the other one's noise was all that there was
     assert "Nothing is promised against any other party, if 1 owner draws no noise." in page
 
@@ -444,37 +442,37 @@ def test_three_owners_are_promised_something_without_the_noise_of_one() -> None:
     names = ("bank", "shop", "clinic")
     event = replace(EVENT, shares=tuple((name, Fraction(10**12)) for name in names))
     statement = Statement.of([event], Trust(names, names, 1), 1e-5)
-    found = Largest.of(statement).missing
+    found = LargestEpsilon.of(statement).missing
     assert found.epsilon == max(row.epsilon for row in statement.missing_noise) < math.inf
-    page = str(promise.privacy(statement))
-    assert f"It is {words.epsilon(found.epsilon)}, for {found.who}, if 1 owner draws no noise." in page
+    page = str(privacy.privacy(statement))
+    assert f"It is {wording.epsilon(found.epsilon)}, for {found.who}, if 1 owner draws no noise." in page
 
 
-def test_the_sentences_have_the_figures_of_their_theorems(prices: Prices) -> None:
+def test_the_sentences_have_the_figures_of_their_theorems(prices: StudyPrices) -> None:
     found, by_analyst = prices.exposed, prices.rows[0]
-    shows(found.conclusion, f"at most {words.times(found.row.epsilon)} times what it would be", "plus 1 in 100,000")
-    shows(found.odds, f"at most {words.times(found.rise)} times what they were")
+    shows(found.conclusion, f"at most {wording.times(found.row.epsilon)} times what it would be", "plus 1 in 100,000")
+    shows(found.odds, f"at most {wording.times(found.rise)} times what they were")
     assert found.rise > found.row.epsilon, "odds are not bounded by e^epsilon"
     shows(by_analyst.odds or "", "that one person is in the tables")
     shows(by_analyst.conclusion, "had been left out")
     hides(found.conclusion + found.odds, "safe", "anonym")
 
 
-def test_where_nothing_is_promised_the_reason_is_said(prices: Prices) -> None:
+def test_where_nothing_is_promised_the_reason_is_said(prices: StudyPrices) -> None:
     together = next(price for price in prices.rows if price.row.observer.label == "bank+shop")
     assert (together.promised, together.odds, together.factor) == (False, None, "no limit")
     assert together.conclusion.startswith("Nothing is promised against bank and shop, if they pool what they see: ")
     exact = Statement.of([NonPrivate("exact answers")], TRUST, 1e-5).to_dict()
-    found = Prices.of(exact, odds_of(exact), "bank")
+    found = StudyPrices.of(exact, log_odds_rises(exact), "bank")
     assert (found.exposed, found.picture, bool(found.unprotected)) == (None, None, True)
 
 
-def test_the_picture_says_in_words_what_it_draws(prices: Prices) -> None:
-    at_most = math.ceil(1000 * afterwards(0.5, prices.exposed.rise)) / 10
+def test_the_picture_says_in_words_what_it_draws(prices: StudyPrices) -> None:
+    at_most = math.ceil(1000 * posterior(0.5, prices.exposed.rise)) / 10
     shows(prices.picture or "", f"50 % before, at most {at_most:g} % after", 'role="img"', "aria-labelledby")
     hides(prices.picture or "", "style=")  # the console's policy allows no inline style
     bad = "<script>alert(1)</script>"
-    drawn = pictures.surer(1.0, bad)
+    drawn = charts.draw_beliefs(1.0, bad)
     shows(drawn, "&lt;script&gt;")
     hides(drawn, bad)
 
@@ -482,22 +480,24 @@ def test_the_picture_says_in_words_what_it_draws(prices: Prices) -> None:
 def test_chances_are_rounded_towards_the_larger_and_what_is_left_down() -> None:
     said = [one_in(chance) for chance in (1e-5, 3e-6, 0.7, 0.0)]
     assert said == ["1 in 100,000", "1 in 333,333", "1 in 1", "nothing"]
-    cap = CapLeft.of(
+    cap = CapForecast.of(
         {"observer": "others", "cap": 3.0, "period": 30, "spent": 1.00001, "after": 2.00001, "at_most": 2.5}
     )
     assert (cap.who, cap.span) == ("all others together", "in 30 days")
     assert (cap.spent_text, cap.after_text, cap.left_text, cap.percent) == ("1.0001", "2.0001", "0.9999", 67)
-    gone = CapLeft.of({"observer": "shop", "cap": 3.0, "period": None, "spent": None, "after": None, "at_most": None})
+    gone = CapForecast.of(
+        {"observer": "shop", "cap": 3.0, "period": None, "spent": None, "after": None, "at_most": None}
+    )
     assert (gone.after_text, gone.left_text, gone.percent, gone.span) == ("no promise", "nothing", 100, "for ever")
 
 
 def test_a_failure_has_a_sentence_an_advice_and_a_code() -> None:
     record = {"status": "failed", "message": "the hub is gone", "exit_code": ConnectError.exit_code}
-    found = explained(None, record)
+    found = explain_failure(None, record)
     assert (found.sentence, found.code) == ("the hub is gone", ConnectError.exit_code)
     assert "Doctor" in found.advice
-    lost = explained("the machine was lost", {})
+    lost = explain_failure("the machine was lost", {})
     assert lost.code is None
-    assert explained("x", {"exit_code": DataError.exit_code}).advice.startswith("Our table")  # type: ignore[union-attr]
-    assert explained(None, {"status": "finished"}) is None
-    assert explained(None, {}) is None
+    assert explain_failure("x", {"exit_code": DataError.exit_code}).advice.startswith("Our table")  # type: ignore[union-attr]
+    assert explain_failure(None, {"status": "finished"}) is None
+    assert explain_failure(None, {}) is None

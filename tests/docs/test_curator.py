@@ -12,8 +12,8 @@ from colonnade import PCA
 from colonnade.kinds.pca import evaluation as baselines
 from colonnade.kinds.pca.evaluation import captured_by_pca
 from colonnade.models.federation import Roster
-from colonnade.tables.people import population
-from colonnade.testing.seeded import seeded
+from colonnade.tables.datasets import population
+from colonnade.testing import seeded
 
 EPSILON, DELTA, RUNS = 0.1, 1e-5, 20
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from colonnade.study.scale import BUILT_IN, Fleet
+from colonnade.study.scale import BUILT_IN, WorkerFleet
 from tools.pages import ROOT
 
 EXPLANATION = ROOT / "docs" / "explanation"
@@ -64,7 +64,7 @@ def test_the_model_is_near_what_was_measured(made: Callable[[str], ModuleType]) 
     lines = line.findall((EXPLANATION / "scale-measured.md").read_text(encoding="utf-8"))
     assert len(lines) == 3
     for rows, columns, taken, guessed, sent, foretold in lines:
-        found = made("scale").predicted(int(rows.replace(",", "")), int(columns), Fleet(), BUILT_IN)
+        found = made("scale").predicted(int(rows.replace(",", "")), int(columns), WorkerFleet(), BUILT_IN)
         assert 3600 * found.core_hours == pytest.approx(float(taken), rel=0.3)
         assert 3600 * found.core_hours == pytest.approx(float(guessed), abs=0.06)
         assert found.bytes_total / 1e6 == pytest.approx(float(sent), rel=0.02)

@@ -41,22 +41,22 @@ def test_large_libraries_are_left_until_they_are_needed(pillar: str, modules: tu
 # What a public name does not import: libraries, and the modules of Colonnade that bring much with them.
 LIBRARIES = HEAVY | {"ssl", "sqlite3", "threadpoolctl", "annotated_types", "cryptography.x509", "importlib.metadata"}
 LIBRARIES |= {"typer", "rich", "asyncio", "email"}
-LATER = {"models.exported", "models.design", "privacy.accountant", "privacy.ledger", "pictures"}
+LATER = {"models.onnx_export", "models.design", "privacy.accountant", "privacy.ledger", "pictures"}
 LATER |= {
-    "tables.sources.opening",
+    "tables.sources.factory",
     "protocols.session",
-    "protocols.rules",
+    "protocols.compatibility",
     "protocols.align.programs",
     "wire.tls",
-    "wire.channel",
+    "wire.endpoint",
 }
-LATER |= {"study.sections", "study.keys", "study.policy", "study.alignment.figures"}
+LATER |= {"study.study_file", "study.party_config", "study.security_summary"}
 NAMES = {
     "PCA": LATER | {"models.federation", "study"},
     "LinearRegression": (LATER | {"models.federation", "study"})
-    - {"models.design", "models.exported", "pictures", "privacy.accountant"},
-    "Federation": (LATER | {"models.base", "models.charges", "study"}) - {"tables.sources.opening"},
-    "Study": LATER | {"models.base", "models.federation", "protocols.on_shares"},
+    - {"models.design", "models.onnx_export", "pictures", "privacy.accountant"},
+    "Federation": (LATER | {"models.base", "models.session_budget", "study"}) - {"tables.sources.factory"},
+    "Study": LATER | {"models.base", "models.federation", "protocols.committee_task"},
     "SplitClassifier": {"study"},
     "Ledger": {"models", "protocols", "mpc", "study", "pictures"},
     "Schema": {"models", "protocols", "mpc", "privacy", "study", "wire", "pictures"},
@@ -86,7 +86,7 @@ print(*found)
 
 def listed(first: str) -> list[str]:
     """All commands, where this one is read; no large library is imported for that."""
-    later = LIBRARIES - {"typer"} | {"numpy", "colonnade.study", "colonnade.models", "colonnade.cli.screen"}
+    later = LIBRARIES - {"typer"} | {"numpy", "colonnade.study", "colonnade.models", "colonnade.cli.terminal"}
     program = COMMAND.format(first=first, later=later)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr

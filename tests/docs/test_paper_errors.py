@@ -13,13 +13,13 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from colonnade.kinds.glm.sensitivity_exchange import Exchange, passive_squared, weights_sensitivity
+from colonnade.kinds.glm.sensitivity import GradientExchange, passive_squared, weights_sensitivity
 from colonnade.kinds.pca import evaluation as baselines
 from colonnade.kinds.regression.sensitivity import gradient_sensitivity, worst_weights_squared
 from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy import Adjacency, Observer, Trust
-from colonnade.privacy.routes.gaussian import gaussian_epsilon, gaussian_mu
-from colonnade.privacy.sensitivity.norms import party_norm_squared
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from colonnade.privacy.sensitivity.moments import party_norm_squared
 from colonnade.randomness import Stream
 from research import formulas as published
 from research.bounds import gaussian_delta
@@ -187,7 +187,7 @@ def test_received_slopes_are_unbounded() -> None:
     case = VECTORS["hdp_fm_afe"]["hdp"][0]
     inside = math.erf(1 / case["paper_sigma_for_ZA"] / math.sqrt(2))  # chance that pure noise stays within L = 1
     assert inside < 0.04
-    run = Exchange(1, 1, 10, 0.1)
+    run = GradientExchange(1, 1, 10, 0.1)
     received, row = 25.0, 1.0
     moved = abs(run.rate * received * row / 10 - run.rate * received * -row / 10)
     assert moved > float(run.kick)
@@ -204,7 +204,7 @@ def test_a_step_on_received_slopes_does_not_contract() -> None:
     one, other = rng.normal(size=(2, 3))
     after = [w - 0.5 * received @ rows / 8 for w in (one, other)]
     assert np.linalg.norm(after[0] - after[1]) == pytest.approx(np.linalg.norm(one - other))
-    assert Exchange(1, 1, 8, 0.5).passive_contraction == 1
+    assert GradientExchange(1, 1, 8, 0.5).passive_contraction == 1
 
 
 def test_published_slopes_of_other_losses_are_too_small() -> None:
@@ -234,9 +234,9 @@ def test_the_exponential_family_is_climbed_the_wrong_way() -> None:
 
 def test_propagation_is_not_negligible_for_small_batches() -> None:
     """Charging the changed row alone would claim 4 k^2 e; the published table's fourth setting is at 1194."""
-    run = Exchange(10, 300, 100, 0.5)
+    run = GradientExchange(10, 300, 100, 0.5)
     assert float(passive_squared(run)) == pytest.approx(1193.97, abs=0.01)
-    large = Exchange(10, 10, 3200, 0.1)
+    large = GradientExchange(10, 10, 3200, 0.1)
     assert float(passive_squared(large)) == pytest.approx(40.05, abs=0.01)
 
 
@@ -248,7 +248,7 @@ def test_unnoised_weights_are_no_post_processing() -> None:
         slope = -label / (1 + math.exp(label * offset))
         weights.append(0.0 - 0.1 * slope * row)
     assert weights[0] != weights[1]
-    assert weights_sensitivity(Exchange(1, 1, 1, 0.1), active=True) >= Fraction(abs(weights[0] - weights[1]))
+    assert weights_sensitivity(GradientExchange(1, 1, 1, 0.1), active=True) >= Fraction(abs(weights[0] - weights[1]))
 
 
 # The functional mechanism

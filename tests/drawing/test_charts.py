@@ -12,21 +12,21 @@ from colonnade.drawing.canvas import COLOURS, NARROW, WIDE, Chart, Picture, apar
 from colonnade.drawing.charts import (
     Axis,
     Bar,
-    Bars,
-    Cell,
-    CellRow,
-    Cells,
+    BarChart,
+    Curve,
+    HeatMap,
+    HeatMapCell,
+    HeatMapRow,
     Histogram,
-    Histograms,
-    Line,
-    Lines,
-    Matrices,
+    HistogramChart,
+    LineChart,
     Matrix,
-    Pixels,
+    MatrixChart,
+    PixelChart,
 )
 from tests.support.charts import shapes, written
 
-BARS = Bars(
+BARS = BarChart(
     [
         Bar("clear", 2.0, "+2.00", "signed", 1.0, 3.0, group="bank"),
         Bar("below", -1.0, "-1.00", "signed", -1.5, -0.5, group="bank"),
@@ -40,22 +40,22 @@ BARS = Bars(
     note="A note.",
 )
 WHEN = [datetime(2026, month, 1, tzinfo=UTC).timestamp() for month in (1, 5, 12)]
-LINES = Lines(
-    [Line("analyst", list(zip(WHEN, [0.0, 1.0, 2.0], strict=True)), steps=True), Line("bank", [(WHEN[0], 0.5)])],
+LINES = LineChart(
+    [Curve("analyst", list(zip(WHEN, [0.0, 1.0, 2.0], strict=True)), steps=True), Curve("bank", [(WHEN[0], 0.5)])],
     Axis("when", "time"),
     Axis("epsilon"),
     {"cap of a: 3": 3.0},
     title="Over time",
 )
-CELLS = Cells(
+CELLS = HeatMap(
     ["one", "two"],
     [
-        CellRow("age", [Cell(0.8, "+0.80 ± 0.01"), Cell(-0.4, "-0.40 ± 0.01")], "bank"),
-        CellRow("x", [Cell(0.1, "+0.10 ± 0.20", grey=True), Cell(0, "0")], "shop"),
+        HeatMapRow("age", [HeatMapCell(0.8, "+0.80 ± 0.01"), HeatMapCell(-0.4, "-0.40 ± 0.01")], "bank"),
+        HeatMapRow("x", [HeatMapCell(0.1, "+0.10 ± 0.20", grey=True), HeatMapCell(0, "0")], "shop"),
     ],
     title="Cells",
 )
-HISTOGRAMS = Histograms(
+HISTOGRAMS = HistogramChart(
     [
         Histogram("bank.age", ["a", "b"], [0.4, 0.6], [(0.38, 0.3, 0.45), (-0.01, 0.0, 0.02)]),
         Histogram("n", list("abcdefgh"), [0.1] * 8, borders=[str(k) for k in range(9)]),
@@ -64,8 +64,8 @@ HISTOGRAMS = Histograms(
     "{:.0%}".format,
     title="Shares",
 )
-MATRICES = Matrices([Matrix("real", [[1.0, -0.5], [-0.5, 1.0]], 1.0)], ["a", "b"], title="Pairs")
-PIXELS = Pixels([("true", [np.eye(4)]), ("found", [np.zeros((4, 4, 3))])], 0.0, 1.0, title="Pictures")
+MATRICES = MatrixChart([Matrix("real", [[1.0, -0.5], [-0.5, 1.0]], 1.0)], ["a", "b"], title="Pairs")
+PIXELS = PixelChart([("true", [np.eye(4)]), ("found", [np.zeros((4, 4, 3))])], 0.0, 1.0, title="Pictures")
 ALL = (BARS, LINES, CELLS, HISTOGRAMS, MATRICES, PIXELS)
 
 
@@ -87,10 +87,10 @@ def test_bars_have_the_given_lengths_intervals_colours_and_caps() -> None:
 
 
 def test_bars_are_made_of_pieces_and_stand_before_what_noise_alone_would_show() -> None:
-    pieces = Bars([Bar("bank", 3.0, "3 s", pieces=[(0, "sums", 1.0), (7, "rest", 2.0)])], title="Seconds")
+    pieces = BarChart([Bar("bank", 3.0, "3 s", pieces=[(0, "sums", 1.0), (7, "rest", 2.0)])], title="Seconds")
     (first,), (second,) = bars_of(pieces, "f0"), bars_of(pieces, "f7")
     assert second == pytest.approx(2 * first, rel=0.02)
-    banded = Bars([Bar("one", 4.0, "40 %")], band=(2.0, "shaded: noise"), title="Variance")
+    banded = BarChart([Bar("one", 4.0, "40 %")], band=(2.0, "shaded: noise"), title="Variance")
     assert bars_of(banded, "band") == [pytest.approx(bars_of(banded, "f0")[0] / 2, rel=0.01)]
     assert "shaded: noise" in written(banded)
 
@@ -101,9 +101,11 @@ def test_cells_are_grey_where_they_are_unclear_and_stronger_where_they_are_large
     assert strength["pos"] == pytest.approx(0.6)
     assert len([each for each in drawn if each["class"] == "pos"]) == 1, "the grey one has no colour"
     assert "+0.80 ± 0.01" in written(CELLS)
-    crowded = Cells([f"class {k}" for k in range(6)], [CellRow("x", [Cell(1.0, "+1.00 ± 0.10")] * 6)], title="Many")
+    crowded = HeatMap(
+        [f"class {k}" for k in range(6)], [HeatMapRow("x", [HeatMapCell(1.0, "+1.00 ± 0.10")] * 6)], title="Many"
+    )
     assert {"+1.00"} < set(written(crowded, NARROW)), "on a phone without the deviation"
-    assert CELLS.in_words() == "bank, age: +0.80 ± 0.01, -0.40 ± 0.01; shop, x: +0.10 ± 0.20 (not told from zero), 0"
+    assert CELLS.describe() == "bank, age: +0.80 ± 0.01, -0.40 ± 0.01; shop, x: +0.10 ± 0.20 (not told from zero), 0"
 
 
 def test_lines_hold_their_points_steps_levels_and_dates() -> None:
@@ -118,13 +120,13 @@ def test_lines_hold_their_points_steps_levels_and_dates() -> None:
 
 
 def test_logarithmic_axes_show_decades_or_the_given_places() -> None:
-    rates = Line("attack", [(0.0, 0.0), (1e-3, 0.1), (1.0, 1.0)])
-    chart = Lines(
+    rates = Curve("attack", [(0.0, 0.0), (1e-3, 0.1), (1.0, 1.0)])
+    chart = LineChart(
         [rates], Axis("x", "log", ends=(1e-3, 1.0)), Axis("y", "log", ends=(1e-3, 1.0)), square=True, title="t"
     )
     assert {"0.001", "0.01", "0.1", "1"} <= set(written(chart))
-    given = Line("ours", [(0.1, 0.5), (0.3, 0.6), (10, 0.9)], [0.1, None, 0.1], marked=True)
-    chart = Lines([given], Axis("epsilon", "log"), Axis("accuracy"), diagonal="", title="t")
+    given = Curve("ours", [(0.1, 0.5), (0.3, 0.6), (10, 0.9)], [0.1, None, 0.1], marked=True)
+    chart = LineChart([given], Axis("epsilon", "log"), Axis("accuracy"), diagonal="", title="t")
     assert {"0.1", "0.3", "10"} <= set(written(chart))
     assert len(shapes(chart.draw("k", WIDE), "polygon")) == 1, "a band of one deviation"
 
@@ -176,7 +178,7 @@ def test_a_picture_is_one_complete_file_with_titles_and_notes(tmp_path) -> None:
 
 
 def test_control_codes_and_markup_are_shown_as_text() -> None:
-    chart = Bars([Bar("<b>y</b>", 1.0, "&1", group="\x1b[1mg")], "<i>z</i>", title="<script>", note="\x1b")
+    chart = BarChart([Bar("<b>y</b>", 1.0, "&1", group="\x1b[1mg")], "<i>z</i>", title="<script>", note="\x1b")
     text = Picture([chart]).svg
     assert "<b>" not in text
     assert "<script>" not in text
@@ -185,11 +187,13 @@ def test_control_codes_and_markup_are_shown_as_text() -> None:
 
 def test_numbers_that_are_not_finite_leave_the_others_as_they_are_and_nothing_to_draw_is_an_empty_chart() -> None:
     nan, inf = float("nan"), float("inf")
-    bars = Bars([Bar("lost", nan, "none", "grey", -inf, inf), Bar("there", 2.0, "2.0")], "x", title="b")
-    cells = Cells(["one"], [CellRow("a", [Cell(nan, "none")]), CellRow("b", [Cell(0.5, "+0.50")])], title="c")
+    bars = BarChart([Bar("lost", nan, "none", "grey", -inf, inf), Bar("there", 2.0, "2.0")], "x", title="b")
+    cells = HeatMap(
+        ["one"], [HeatMapRow("a", [HeatMapCell(nan, "none")]), HeatMapRow("b", [HeatMapCell(0.5, "+0.50")])], title="c"
+    )
     empty = [
-        Bars([], "x", title="b"), Cells([], [], title="c"), Histograms([], title="d"),
-        Lines([], Axis("x"), Axis("y"), title="e"), Histograms([Histogram("f", [], [])], title="f"),
+        BarChart([], "x", title="b"), HeatMap([], [], title="c"), HistogramChart([], title="d"),
+        LineChart([], Axis("x"), Axis("y"), title="e"), HistogramChart([Histogram("f", [], [])], title="f"),
     ]  # fmt: skip
     drawn = Picture([bars, cells, *empty]).svg
     assert "nan" not in drawn

@@ -26,10 +26,9 @@ from colonnade.kinds.split.encoders import encoder_from, load_encoder, save_enco
 from colonnade.models import Estimator
 from colonnade.models.registry import section_of
 from colonnade.privacy import Ledger, Observer, parse_budgets
-from colonnade.privacy.ledger.chain import GENESIS, hashed
-from colonnade.privacy.ledger.file import changes
+from colonnade.privacy.ledger.storage import GENESIS, hash_line, read_changes
 from colonnade.report import render
-from colonnade.study import PartyConfig, Study, book, preflight
+from colonnade.study import PartyConfig, Study, ledger_view, preflight
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
 from colonnade.wire import Certificate, Identity
@@ -164,8 +163,8 @@ def cells(chance: random.Random, path: Path) -> None:
 def chain_anew(base: sqlite3.Connection) -> None:
     previous, links = GENESIS, []
     try:
-        for change in changes(base):
-            previous = hashed(change.line(previous))
+        for change in read_changes(base):
+            previous = hash_line(change.line(previous))
             links.append((previous, change.number))
     except Exception:
         return  # what cannot be hashed stays as it is
@@ -273,12 +272,12 @@ def ledger_with_keys(folder: Path) -> Path:
 
 def use_ledger(path: Path) -> None:
     ledger, caps, asked = Ledger(path), parse_budgets({"analyst": 50.0}, 1e-5), whole_study("pca-moments")
-    json.dumps(book.facts(ledger, 1e-5, None, None), allow_nan=False)
-    book.text(ledger, 1e-5, 30.0, None)
+    json.dumps(ledger_view.ledger_facts(ledger, 1e-5, None, None), allow_nan=False)
+    ledger_view.ledger_text(ledger, 1e-5, 30.0, None)
     for form in ("jsonl", "csv"):
-        book.export(ledger, form)
-    ledger.left(caps)
-    assert ledger.spent(Observer.analyst(), 1e-5) >= 0
+        ledger_view.export_chain(ledger, form)
+    ledger.remaining(caps)
+    assert ledger.epsilon_spent(Observer.analyst(), 1e-5) >= 0
     ledger.check("s", asked.events, asked.trust, caps)
     ledger.note_time()
     ledger.verify()

@@ -14,10 +14,10 @@ import pytest
 
 from colonnade.disk import writing
 from colonnade.models import Estimator
-from colonnade.models.files import replace_private, write_together
+from colonnade.models.serialization import replace_private, write_together
 from colonnade.report.document import write_document
 from colonnade.study.record import RunRecord, read_facts, write_facts
-from colonnade.tables.spill import Spill
+from colonnade.tables.external_sort import ExternalSort
 
 from .test_damaged_files import FIXTURES
 
@@ -61,14 +61,14 @@ def test_kept_weights_are_private_also_in_place_of_others(folder):
 
 def test_the_record_of_a_run_is_private_and_its_statement_is_not(folder):
     record = RunRecord(folder, participant="bank", study="s", digest="d")
-    record.note("something")
+    record.record_public("something")
     record.statement(Estimator.load(FIXTURES / "models" / "pca.json").privacy_)
     record.finish()
     write_facts(folder / "run.json", read_facts(folder) | {"more": 1})
     names = ("run.json", "events.jsonl", "privacy.json")
     assert [mode(folder / name) for name in names] == [0o600, 0o600, 0o666]
     again = RunRecord(folder, participant="bank", study="s", digest="d")
-    again.note("something")
+    again.record_public("something")
     assert (mode(folder / "events.jsonl"), mode(folder / "earlier" / "1")) == (0o600, 0o700)
 
 
@@ -84,7 +84,7 @@ def test_reports_drafts_and_arrays_are_private_and_an_audit_is_not(folder, colon
 def test_rows_that_are_put_aside_have_no_name(folder, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     batches = pa.table({"a": list(range(100))}).to_batches()
-    spill = Spill(iter(batches), np.arange(100)[::-1].copy(), stretch=10)
+    spill = ExternalSort(iter(batches), np.arange(100)[::-1].copy(), stretch=10)
     assert not list(folder.iterdir())
     assert [row for batch in spill.batches(["a"]) for row in batch["a"].to_pylist()] == list(range(100))[::-1]
 

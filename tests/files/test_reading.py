@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from colonnade.disk import ahead, reading
+from colonnade.disk import reading, writing
 from colonnade.errors import (
     ColonnadeError,
     DataError,
@@ -23,11 +23,11 @@ from colonnade.errors import (
     SchemaError,
     StudyError,
 )
+from colonnade.federation.proposal_store import HubFile
+from colonnade.federation.scores.answer_quota import AnswerCountsFile
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger
 from colonnade.privacy.observers import Budget, check_epsilon
-from colonnade.standing.desk import HubFile
-from colonnade.standing.scores.counts import CountsFile
 from colonnade.study import PartyConfig, Study
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
@@ -103,10 +103,10 @@ def test_paths_and_epsilons_that_cannot_be(tmp_path):
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / "large.toml"
     with path.open("wb") as file:
-        file.truncate(reading.WRITTEN_BY_PEOPLE + 1)  # it takes no room
+        file.truncate(reading.MAX_WRITTEN_BYTES + 1)  # it takes no room
     refused(SchemaError, ("VA006", "67,108,864", "large.toml"), Schema.load, path)
     refused(IdentityError, ("VA006", "1,048,576"), Certificate.load, path)
-    assert reading.read_bytes(path, reading.WRITTEN_BY_PEOPLE + 1)[:2] == b"\0\0"
+    assert reading.read_bytes(path, reading.MAX_WRITTEN_BYTES + 1)[:2] == b"\0\0"
 
 
 DAMAGED_TOML = {
@@ -143,7 +143,7 @@ def test_texts_numbers_and_keys_of_some_parts_are_no_long_keys():
         f"x = [{', '.join(['0.5'] * 1000)}]",
         ".".join("abcdefghijklmnopqrstuvwxyzABCDEF") + " = 1",
     ):
-        assert reading.toml_of(text)
+        assert reading.parse_toml(text)
 
 
 @pytest.mark.parametrize(
@@ -235,20 +235,20 @@ def test_commands_end_with_the_code_of_the_docs(tmp_path, colonnade):
 
 def test_the_log_waits_for_another_process_and_not_for_ever(tmp_path, monkeypatch):
     pauses = []
-    for kind in (HubFile, CountsFile):
+    for kind in (HubFile, AnswerCountsFile):
         file = tmp_path / kind.name
         file.unlink(missing_ok=True)
         with closing(sqlite3.connect(file, isolation_level=None)) as other, closing(sqlite3.connect(file)) as base:
             other.execute("VACUUM")  # a file without tables, as another process that makes it has it at first
             other.execute("BEGIN IMMEDIATE")
-            refused(sqlite3.OperationalError, "locked", ahead.log_ahead, base, -1.0)
+            refused(sqlite3.OperationalError, "locked", writing.enable_write_ahead_log, base, -1.0)
 
             def pause(seconds: float, other=other) -> None:
                 """The other process ends when somebody begins to wait for it."""
                 pauses.append(seconds)
                 other.execute("ROLLBACK")
 
-            monkeypatch.setattr(ahead, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+            monkeypatch.setattr(writing, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
             assert kind(tmp_path).path == file
             assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert len(pauses) == 2, "SQLite itself does not wait here, whatever the timeout of the connection"

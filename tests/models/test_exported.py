@@ -16,8 +16,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from colonnade import GLM, LinearRegression, LogisticRegression
 from colonnade.errors import DataError, StorageError, StudyError
 from colonnade.models import Roster
-from colonnade.models.onnx_graph import Graph, encoded
-from colonnade.models.raw_encoder import RawEncoder
+from colonnade.models.onnx_export import OnnxGraph, encode_columns
+from colonnade.models.sklearn_export import RawEncoder
 from colonnade.tables import Schema, date, population
 from tests.support.errors import raises
 from tests.support.models import SCHEMAS, fitted, frames, simulated
@@ -111,9 +111,9 @@ def test_cells_that_no_schema_has_a_place_for_are_mapped_as_in_a_study(tmp_path)
 
 def test_every_day_has_its_month_and_weekday(tmp_path):
     schema = Schema({"day": date("1950-01-01", "2050-12-31", parts=["month", "weekday"])})
-    graph, path, days = Graph(), tmp_path / "days.onnx", np.arange(-7305, 29585)
-    graph.output(encoded(graph, "p", schema), "encoded", ["rows", 19])
-    path.write_bytes(graph.packed("days", {}))
+    graph, path, days = OnnxGraph(), tmp_path / "days.onnx", np.arange(-7305, 29585)
+    graph.output(encode_columns(graph, "p", schema), "encoded", ["rows", 19])
+    path.write_bytes(graph.pack("days", {}))
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     (told,) = session.run(None, {"p.day": days.astype(float).reshape(-1, 1)})
     frame = pd.DataFrame({"p.day": days.astype("M8[D]").astype(str)})

@@ -28,11 +28,11 @@ from colonnade.errors import (
     PrivacyError,
     StudyError,
 )
-from colonnade.models.charges import Charges
+from colonnade.models.session_budget import SessionBudget
 from colonnade.privacy import Ledger, Observer, SkellamRelease, Statement, Trust
 from colonnade.privacy.observers import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn
-from colonnade.wire import Network
+from colonnade.wire import SimulatedNetwork
 from tests.support.errors import raises
 from tests.support.federations import federation, numbers, unaligned
 
@@ -90,7 +90,7 @@ def test_aligned_tables_hold_the_common_people_row_by_row(mode, count):
 def test_the_summary_tells_who_learned_what_and_progress_is_shown():
     """Far apart it takes longer and finds the same."""
     told = []
-    people = Federation(parties(2), network=Network(0.02), progress=lambda *step: told.append(step))
+    people = Federation(parties(2), network=SimulatedNetwork(0.02), progress=lambda *step: told.append(step))
     assert found(people.align(on="person_id", mode="helper")) == COMMON[2]
     assert told
     assert all(0 <= done <= total for _, done, total in told)
@@ -355,7 +355,7 @@ def spend(charges, events, trust=TRUST, *, sent=True, fail=False):
 
 
 def charges_of(place, tmp_path, caps=None):
-    return Charges(tmp_path / "ledger.db" if place == "ledger" else None, caps, 1e-5, TRUST)
+    return SessionBudget(tmp_path / "ledger.db" if place == "ledger" else None, caps, 1e-5, TRUST)
 
 
 @both
@@ -400,7 +400,7 @@ def test_a_fit_that_failed_counts_once_a_share_has_left(place, tmp_path):
 
 
 def test_arrangements_with_and_without_a_committee_add_up():
-    charges, apart = Charges(None, None, 1e-5, TRUST), Trust(TRUST.owners, (), 0)
+    charges, apart = SessionBudget(None, None, 1e-5, TRUST), Trust(TRUST.owners, (), 0)
     spend(charges, [release()])
     spend(charges, [release(name="messages")], apart)
     total = charges.total()

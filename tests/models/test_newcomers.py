@@ -40,12 +40,12 @@ from colonnade import (
 )
 from colonnade.errors import DataError, StudyError
 from colonnade.models import Roster
-from colonnade.models.assessment import assess
+from colonnade.models.assessment import assess_chances
 from colonnade.models.base import Estimator
-from colonnade.models.outlook import Outlook
-from colonnade.report.reliability import write_assessment
+from colonnade.models.sample_size import SampleSizeForecast
+from colonnade.report.document import write_assessment
 from colonnade.tables import population
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from tests.support.errors import raises
 from tests.support.federations import federation, numbers
 from tests.support.models import MODELS, ROWS, SCHEMAS, fitted, frames, simulated, together
@@ -394,7 +394,7 @@ def made_up():
 def test_scikit_learn_finds_the_same(weighted):
     truth, chance = made_up()
     weights = np.random.default_rng(2).uniform(0, 3, len(truth)) if weighted else None
-    found = assess(truth, chance, weights)
+    found = assess_chances(truth, chance, weights)
     theirs = [of(truth, chance, sample_weight=weights) for of in (roc_auc_score, log_loss, brier_score_loss)]
     assert (found.auc, found.log_loss, found.brier) == pytest.approx(theirs, abs=1e-12)
     odds = np.log(chance / (1 - chance))[:, None]
@@ -409,13 +409,13 @@ def test_scikit_learn_finds_the_same(weighted):
 
 def test_groups_hold_everybody_once_and_their_means_add_up():
     truth, chance = made_up()
-    groups = assess(truth, chance).reliability
+    groups = assess_chances(truth, chance).reliability
     counts, said = np.array([each.count for each in groups]), [each.probability for each in groups]
     assert counts.sum() == len(truth)
     assert counts @ [each.share for each in groups] == pytest.approx(truth.sum())
     assert counts @ said == pytest.approx(chance.sum())
     assert said == sorted(said)
-    curve = assess(truth, chance + np.arange(len(truth)) * 1e-9).roc
+    curve = assess_chances(truth, chance + np.arange(len(truth)) * 1e-9).roc
     assert len(curve) <= 201  # thinned, and its ends stay
     assert (curve[0], curve[-1]) == ((0.0, 0.0), (1.0, 1.0))
 
@@ -425,7 +425,7 @@ def test_groups_hold_everybody_once_and_their_means_add_up():
 def test_any_labels_are_assessed_or_said_why_not(tmp_path_factory, pairs):
     folder = tmp_path_factory.mktemp("assessed")
     truth, chance = (np.array(column) for column in zip(*pairs, strict=True))
-    found = assess(truth, chance)
+    found = assess_chances(truth, chance)
     pairs_of = [(a > b) + (a == b) / 2 for a in chance[truth] for b in chance[~truth]]
     assert found.auc == (pytest.approx(np.mean(pairs_of)) if pairs_of else None)
     assert (found.auc is None) == (truth.all() or not truth.any())
@@ -456,9 +456,9 @@ def test_any_labels_are_assessed_or_said_why_not(tmp_path_factory, pairs):
 )
 def test_what_cannot_be_assessed_is_refused(truth, chance, weights, said):
     with raises(DataError, said):
-        assess(truth, chance, weights)
+        assess_chances(truth, chance, weights)
     with raises(DataError, "DA050"):  # a threshold is a probability
-        assess([True, False], [0.2, 0.7]).at(1.5)
+        assess_chances([True, False], [0.2, 0.7]).at(1.5)
 
 
 # --- forecasts follow from public numbers, and are about what noise really does
@@ -476,14 +476,14 @@ def forecast(model, rows=600):
 
 
 def test_an_error_that_falls_with_the_number_of_people():
-    few, enough, unknown = (Outlook.falling("a number", 0.1, 417.3, rows) for rows in (1000, 5000, None))
+    few, enough, unknown = (SampleSizeForecast.falling("a number", 0.1, 417.3, rows) for rows in (1000, 5000, None))
     assert (few.error, few.people, few.too_few) == (0.4173, 4200, True)
     assert few.forecast == "FORECAST for 1,000 people: noise moves a number by about 0.42; 0.1 takes about 4,200 people"
     assert few.warning.endswith("it takes about 4,200 people, or about 4.2 times the epsilon")
     assert (enough.too_few, enough.warning) == (False, None)
     assert (unknown.error, unknown.too_few, unknown.warning) == (None, False, None)
-    assert Outlook.falling("a number", 0.1, 0.001, None).people == 1
-    assert "many more people" in Outlook("it", 0.5, 10, 0.9, None).warning
+    assert SampleSizeForecast.falling("a number", 0.1, 0.001, None).people == 1
+    assert "many more people" in SampleSizeForecast("it", 0.5, 10, 0.9, None).warning
 
 
 @pytest.mark.parametrize("method", ["moments", "power"])
@@ -496,7 +496,7 @@ def test_components(method):
     assert model.outlook(ROSTER, half, 600).error == pytest.approx(2 * found.error, rel=0.25)
     if method == "moments":
         exact = np.hstack([table.matrix() for table in TABLES.values()])
-        noisy = model.simulated(TABLES, task, seeded(11)).second_moments - exact.T @ exact
+        noisy = model.simulate_result(TABLES, task, seeded(11)).second_moments - exact.T @ exact
         share = sum(block.clip**2 for block in task.blocks) / (2 * len(task.names))
         # The largest eigenvalue of so many columns is within a few percent of its limit; the draw is always the same.
         assert np.abs(np.linalg.eigvalsh(noisy)).max() / 600 / share == pytest.approx(found.error, rel=0.2)
@@ -509,7 +509,9 @@ def test_noise_moves_marginals_as_far_as_said():
 
     def cells(planned):
         return [
-            each.values for each in model.simulated(TABLES, planned, seeded(12)).residuals() if len(each.columns) == 2
+            each.values
+            for each in model.simulate_result(TABLES, planned, seeded(12)).residuals()
+            if len(each.columns) == 2
         ]
 
     off = [np.abs(noisy - exact).sum() / 2 / 600 for noisy, exact in zip(cells(task), cells(clear), strict=True)]
@@ -523,7 +525,7 @@ def test_noise_moves_probabilities_about_as_far_as_said():
     def fitted(epsilon):
         model = LogisticRegression(label=LABEL, epsilon=epsilon, delta=1e-5, method="one-shot")
         task, found = forecast(model)
-        model.conclude(ROSTER, task, model.simulated(TABLES, task, seeded(13)))
+        model.conclude(ROSTER, task, model.simulate_result(TABLES, task, seeded(13)))
         columns = [names.index(name) for name in model.feature_names_in_]
         return 1 / (1 + np.exp(-(encoded[:, columns] @ model.coef_[0] + model.intercept_[0]))), found.error
 

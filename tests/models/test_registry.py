@@ -22,13 +22,21 @@ from colonnade.kinds.polynomial.model import PolynomialSum
 from colonnade.kinds.regression.linear import LinearRegression
 from colonnade.kinds.regression.logistic import LogisticRegression
 from colonnade.kinds.synthesis.model import Synthesizer
-from colonnade.kinds.tables.marginals import programs as marginals
+from colonnade.kinds.tables import programs as marginals
 from colonnade.models import Estimator, registry
 from colonnade.models.federation import Roster
-from colonnade.models.files import ARRAYS, pack_arrays, packed, read_arrays, read_json, unpack_arrays, write_together
 from colonnade.models.planner import Planner
-from colonnade.models.registry import Kind
-from colonnade.protocols.lanes.lane import why_not
+from colonnade.models.registry import ModelKind
+from colonnade.models.serialization import (
+    ARRAYS,
+    pack_arrays,
+    packed,
+    read_arrays,
+    read_json,
+    unpack_arrays,
+    write_together,
+)
+from colonnade.protocols.lanes.lane import why_no_lanes
 from colonnade.protocols.moments import programs as moments
 from colonnade.tables import Schema, flag, number, read_table
 from tests.support.errors import raises, refused
@@ -38,7 +46,7 @@ NEW = """
 from colonnade.models.registry import Kind
 from colonnade.models.planner import Planner
 from colonnade.kinds.sketch.model import SketchPlanner
-from colonnade.kinds.sketch.task import Sketch
+from colonnade.kinds.sketch.model import Sketch
 from colonnade.protocols.task import Priced
 
 
@@ -116,7 +124,7 @@ def test_an_unknown_kind_is_refused_with_the_list_and_one_that_is_not_run_has_no
 
 def test_a_new_kind_is_taken_in_once(new_kinds):
     new_kinds(NEW)
-    row = Kind("new", "new_kinds:Whole", "new_kinds:SECTION")
+    row = ModelKind("new", "new_kinds:Whole", "new_kinds:SECTION")
     assert registry.register(row) == registry.register(row) == registry.rows()[-1] == row
     assert registry.section_of("new") == "a section"
 
@@ -124,20 +132,20 @@ def test_a_new_kind_is_taken_in_once(new_kinds):
 @pytest.mark.parametrize(
     ("row", "error", "said"),
     [
-        (Kind("pca", "new_kinds:Whole"), StudyError, ("'pca'", "colonnade.kinds.pca.model:PCA", "[ST138]")),
-        (Kind("new", "new_kinds:Renamed"), StudyError, ("'new'", "other", "[ST141]")),
-        (Kind("new", "new_kinds:Abstract"), StudyError, ("new_kinds", "plan", "[ST142]")),
-        (Kind("new", "new_kinds:Taskless"), StudyError, ("new_kinds", "[ST144]")),
-        (Kind("new", "new_kinds:Incomplete"), StudyError, ("Lacking", "rows_limit", "[ST537]")),
-        (Kind("new", "new_kinds:NoModel"), StudyError, ("new_kinds", "[ST140]")),
-        (Kind("new", "new_kinds:Run"), StudyError, ("new_kinds", "[ST143]")),
-        (Kind("new", "new_kinds:SECTION"), StudyError, ("new_kinds", "[ST140]")),
-        (Kind("new", "no_such_module:Model"), ModuleNotFoundError, ("no_such_module",)),
-        (Kind("new", "new_kinds:Nothing"), AttributeError, ("Nothing",)),
-        (Kind("new", "new_kinds:Whole", "new_kinds:NOTHING"), AttributeError, ("NOTHING",)),
-        (Kind("new", "new_kinds:Whole", games=("no_such_module",)), ModuleNotFoundError, ("no_such_module",)),
+        (ModelKind("pca", "new_kinds:Whole"), StudyError, ("'pca'", "colonnade.kinds.pca.model:PCA", "[ST138]")),
+        (ModelKind("new", "new_kinds:Renamed"), StudyError, ("'new'", "other", "[ST141]")),
+        (ModelKind("new", "new_kinds:Abstract"), StudyError, ("new_kinds", "plan", "[ST142]")),
+        (ModelKind("new", "new_kinds:Taskless"), StudyError, ("new_kinds", "[ST144]")),
+        (ModelKind("new", "new_kinds:Incomplete"), StudyError, ("Lacking", "rows_limit", "[ST537]")),
+        (ModelKind("new", "new_kinds:NoModel"), StudyError, ("new_kinds", "[ST140]")),
+        (ModelKind("new", "new_kinds:Run"), StudyError, ("new_kinds", "[ST143]")),
+        (ModelKind("new", "new_kinds:SECTION"), StudyError, ("new_kinds", "[ST140]")),
+        (ModelKind("new", "no_such_module:Model"), ModuleNotFoundError, ("no_such_module",)),
+        (ModelKind("new", "new_kinds:Nothing"), AttributeError, ("Nothing",)),
+        (ModelKind("new", "new_kinds:Whole", "new_kinds:NOTHING"), AttributeError, ("NOTHING",)),
+        (ModelKind("new", "new_kinds:Whole", games=("no_such_module",)), ModuleNotFoundError, ("no_such_module",)),
     ],
-    ids=lambda given: given.model if isinstance(given, Kind) else "",
+    ids=lambda given: given.model if isinstance(given, ModelKind) else "",
 )
 def test_what_is_wrong_with_a_new_kind_is_named_and_the_list_stays_as_it_was(new_kinds, row, error, said):
     new_kinds(NEW)
@@ -206,7 +214,7 @@ def test_a_sum_has_programs_and_rows_that_are_added_up(name):
     model, programs = SUMS[name]
     task = model.plan(ROSTER)
     assert task.programs.sum_rows is programs.sum_rows
-    assert why_not(task) is None
+    assert why_no_lanes(task) is None
     frame = pa.table({"person_id": ["b", "a"], "income": [1.0, 2.0], "ill": [True, False]})
     rows = model.summands("bank", read_table(frame, SCHEMAS["bank"]), task)
     assert list(rows.ids) == ["a", "b"]
@@ -219,7 +227,7 @@ def test_a_sum_has_programs_and_rows_that_are_added_up(name):
 def test_others_say_why_not(name):
     model, why = OTHERS[name]
     task = model.plan(ROSTER)
-    assert why in why_not(task)
+    assert why in why_no_lanes(task)
 
 
 # --- models on disk: arrays beside the JSON, and nothing half-written
@@ -307,7 +315,7 @@ class Wide(PCA):
 def wide(new_kinds, tmp_path, stream):
     """A model of a kind that keeps its components beside the JSON, and where it was saved."""
     new_kinds(WIDE)
-    registry.register(Kind("wide", "new_kinds:Wide", "colonnade.kinds.pca.report:SECTION"))
+    registry.register(ModelKind("wide", "new_kinds:Wide", "colonnade.kinds.pca.report:SECTION"))
     people = made_up(50, "amount")
     model = registry.load("wide")(2, epsilon=50.0, rows_at_most=1000).simulate(people.tables(), people.roster, stream)
     return model, model.save(tmp_path / "saved.json")

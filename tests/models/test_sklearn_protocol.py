@@ -229,7 +229,7 @@ def test_a_saved_model_without_error_bars_is_drawn_without_intervals_and_anybody
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = drawn(LinearRegression(label="bank.amount", epsilon=30.0), "amount")
-    model.bar(None, None)
+    model.set_error_bars(None, None)
     (chart,) = model.plot().charts
     assert not intervals(chart)
     assert {bar.kind for bar in chart.bars} == {"signed"}
@@ -329,13 +329,13 @@ def test_what_a_federation_told_in_all_has_caps() -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in registry.rows() if registry.load(row.kind).why_not_run is None])
-def test_every_kind_that_can_be_run_has_a_picture(row: registry.Kind) -> None:
-    assert registry.load(row.kind).pictured is not Estimator.pictured
+def test_every_kind_that_can_be_run_has_a_picture(row: registry.ModelKind) -> None:
+    assert registry.load(row.kind).pictured is not Estimator.picture
 
 
 def test_what_has_no_picture_says_so() -> None:
     model = PCA(1, epsilon=1.0)
-    for draw, said in ((model.plot, "ST073"), (partial(Estimator.pictured, model), ("ST067", "pca"))):
+    for draw, said in ((model.plot, "ST073"), (partial(Estimator.picture, model), ("ST067", "pca"))):
         with raises(StudyError, said):
             draw()
 

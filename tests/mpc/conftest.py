@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
-from colonnade.mpc.common import CommonKeys
-from colonnade.mpc.fixed.binary import BitHand
+from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, Shares
+from colonnade.mpc.fixed_point.shared_bits import BitEngine
+from colonnade.mpc.pseudorandom_sharing import CommonKeys
 
 
 def make(size: int, threshold: int, primes: Sequence[int] = PRIMES[:2], *, active: bool = False) -> Committee:
     return Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(primes), active=active)
 
 
-def dealt(hand: Hand, dealer: str, values: Any) -> Any:
+def dealt(hand: ShareEngine, dealer: str, values: Any) -> Any:
     """The share of what one seat deals."""
     return hand.deal(values) if hand.name == dealer else hand.receive(dealer, values.shape)
 
 
-def opened(hand: Hand, shares: Shares, bound: int = 2**40) -> Any:
+def opened(hand: ShareEngine, shares: Shares, bound: int = 2**40) -> Any:
     """What all seats open to each other."""
     hand.send_opening(shares, hand.committee.seats)
     return hand.receive_opening(shares.shape, degree=shares.degree, bound=bound, own=shares)
@@ -34,7 +34,7 @@ def play(in_threads: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, A
         given = programs if isinstance(programs, Mapping) else dict.fromkeys(committee.seats, programs)
 
         def bind(name: str) -> Callable[..., Any]:
-            return lambda links: given[name]((hands or {}).get(name, Hand)(name, committee, links))
+            return lambda links: given[name]((hands or {}).get(name, ShareEngine)(name, committee, links))
 
         return in_threads({name: bind(name) for name in given})
 
@@ -45,10 +45,10 @@ def play(in_threads: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, A
 def seats(play: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """Run one program at every seat, with its hand for bits; it may look at ``hand.links``."""
 
-    def run(size: int, threshold: int, program: Callable[[BitHand], Any]) -> dict[str, Any]:
-        def seat(hand: Hand) -> Any:
-            bits = BitHand(
-                hand.name, hand.committee, hand.links, CommonKeys.agree(hand.name, hand.committee, hand.links)
+    def run(size: int, threshold: int, program: Callable[[BitEngine], Any]) -> dict[str, Any]:
+        def seat(hand: ShareEngine) -> Any:
+            bits = BitEngine(
+                hand.name, hand.committee, hand.links, CommonKeys.exchange(hand.name, hand.committee, hand.links)
             )
             for link in hand.links.values():
                 link.sent.clear()
@@ -112,12 +112,12 @@ def one_bit_flipped(words: Any) -> Any:
     return flat.reshape(np.shape(words))
 
 
-def tampering(make: Callable[[], Change], to: str | None = None) -> Callable[..., Hand]:
+def tampering(make: Callable[[], Change], to: str | None = None) -> Callable[..., ShareEngine]:
     """The hand of a seat that changes what it sends, to all or to one."""
 
-    def made(name: str, committee: Committee, links: Mapping[str, Any]) -> Hand:
+    def made(name: str, committee: Committee, links: Mapping[str, Any]) -> ShareEngine:
         change = make()
         wrapped = {peer: Changing(link, change) for peer, link in links.items() if to in (None, peer)}
-        return Hand(name, committee, {**links, **wrapped})
+        return ShareEngine(name, committee, {**links, **wrapped})
 
     return made

@@ -13,11 +13,10 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError
-from colonnade.mpc.accelerator import choice, device as accelerator_device
-from colonnade.mpc.accelerator.choice import LOOK, SETTING, pays
+from colonnade.mpc.accelerator import device as accelerator_device, selection
 from colonnade.mpc.accelerator.device import Accelerator
-from colonnade.mpc.accelerator.held import HeldRows
-from colonnade.mpc.residues import PRIMES, ResidueSystem
+from colonnade.mpc.accelerator.selection import SEARCH_THRESHOLD, SETTING, is_worthwhile
+from colonnade.mpc.residues import PRIMES, ResidentRows, ResidueSystem
 from tests.support.errors import refused
 
 Array = NDArray[np.float64]
@@ -34,7 +33,7 @@ with_torch = pytest.mark.skipif(not HAS_TORCH, reason="could not import 'torch'"
 def device(request: pytest.FixtureRequest) -> Accelerator:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SETTING, request.param)
-        found = choice.find()
+        found = selection.find_device()
     if found is None:
         pytest.skip("there is no GPU with fast float64 here" if HAS_TORCH else "could not import 'torch'")
     return found
@@ -91,17 +90,19 @@ def test_only_products_that_pay_for_the_way_leave_the_cpu() -> None:
         (20_000_000, 10, 10, False),  # moving so many numbers takes longer
         (100, 100, 100, False),
     ):
-        assert pays((4, rows, a), (4, rows, b)) == worth
+        assert is_worthwhile((4, rows, a), (4, rows, b)) == worth
 
 
 def test_a_wrong_setting_is_refused_and_there_is_no_accelerator_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "gpu")
-    refused(ColonnadeError, "CO024", choice.find)
+    refused(ColonnadeError, "CO024", selection.find_device)
     monkeypatch.setenv(SETTING, "cpu")
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(choice, "_search", choice._Search())
-    monkeypatch.setattr(choice, "_find", choice._find.__wrapped__)  # as nothing was found before
-    assert choice.find() is None
+    monkeypatch.setattr(selection, "_device_search", selection._DeviceSearch())
+    monkeypatch.setattr(
+        selection, "_search_device", selection._search_device.__wrapped__
+    )  # as nothing was found before
+    assert selection.find_device() is None
 
 
 @with_torch
@@ -109,9 +110,9 @@ def test_a_large_product_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "cpu")
     system = ResidueSystem(PRIMES[:1])
     left = extreme(system, (9000, 128), 1)
-    got = choice.offload(left, left, system.primes)
+    got = selection.offload_product(left, left, system.primes)
     monkeypatch.setenv(SETTING, "off")
-    assert choice.offload(left, left, system.primes) is None
+    assert selection.offload_product(left, left, system.primes) is None
     assert got is not None
     assert same(got, system.inner(left, left))
 
@@ -120,9 +121,9 @@ def test_a_large_product_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
 def search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """As in a process that has not looked yet, on a machine with a driver; who has begun to look."""
     begun: list[str] = []
-    monkeypatch.setattr(choice, "_search", choice._Search())
-    monkeypatch.setattr(choice, "_has_driver", lambda: True)
-    monkeypatch.setattr(choice, "find", lambda: begun.append(current_thread().name))
+    monkeypatch.setattr(selection, "_device_search", selection._DeviceSearch())
+    monkeypatch.setattr(selection, "_has_driver", lambda: True)
+    monkeypatch.setattr(selection, "find_device", lambda: begun.append(current_thread().name))
     monkeypatch.setenv(SETTING, "auto")
     return begun
 
@@ -130,12 +131,12 @@ def search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_device_is_looked_for_once_when_there_is_work_enough(search: list[str]) -> None:
     """Products that stay on the CPU count as work, too."""
     left = np.zeros((1, 9000, 128))
-    assert choice.offload(left, left, PRIMES[:1]) is None
-    assert choice._search.multiplications == 9000 * 128**2
-    choice.expect(LOOK - 9000 * 128**2 - 1)
+    assert selection.offload_product(left, left, PRIMES[:1]) is None
+    assert selection._device_search.multiplications == 9000 * 128**2
+    selection.expect_work(SEARCH_THRESHOLD - 9000 * 128**2 - 1)
     assert search == []
-    choice.expect(1)
-    choice.expect(LOOK)
+    selection.expect_work(1)
+    selection.expect_work(SEARCH_THRESHOLD)
     for thread in enumerate_threads():
         if thread.name == "accelerator":
             thread.join()
@@ -146,12 +147,12 @@ def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off(
     search: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for setting, driver in (("off", True), ("auto", False)):
-        monkeypatch.setattr(choice, "_search", choice._Search())
+        monkeypatch.setattr(selection, "_device_search", selection._DeviceSearch())
         monkeypatch.setenv(SETTING, setting)
-        monkeypatch.setattr(choice, "_has_driver", lambda driver=driver: driver)
-        choice.expect(2 * LOOK)
+        monkeypatch.setattr(selection, "_has_driver", lambda driver=driver: driver)
+        selection.expect_work(2 * SEARCH_THRESHOLD)
     assert search == []
-    assert choice.found() is None
+    assert selection.current_device() is None
 
 
 @pytest.mark.system
@@ -178,11 +179,11 @@ def test_rows_that_are_kept_give_the_same_products_with_a_device_and_when_it_fai
 ) -> None:
     system = ResidueSystem(PRIMES[:2])
     rows = extreme(system, (50, 40), 1).astype(np.int32)
-    public = system.split(np.arange(80.0).reshape(40, 2))
+    public = system.to_residues(np.arange(80.0).reshape(40, 2))
     monkeypatch.setenv(SETTING, "off")
-    want = HeldRows(system, [rows[:, :30], rows[:, 30:]], 7).products(public)
+    want = ResidentRows(system, [rows[:, :30], rows[:, 30:]], 7).products(public)
     monkeypatch.setenv(SETTING, "cpu")
-    kept = HeldRows(system, [rows[:, :30], rows[:, 30:]], 7)
+    kept = ResidentRows(system, [rows[:, :30], rows[:, 30:]], 7)
     assert same(kept.products(public), want)
     assert kept._placed
 

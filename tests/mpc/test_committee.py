@@ -10,12 +10,12 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import PeerLost, ShareError
-from colonnade.mpc import PRIMES, Hand, ResidueSystem, Shares, dealing
-from colonnade.mpc.common import CommonKeys, groups
-from colonnade.mpc.packing import pack, unpack
-from colonnade.mpc.parts import split
+from colonnade.mpc import PRIMES, ResidueSystem, ShareEngine, Shares, shamir
+from colonnade.mpc.messages import pack, unpack
+from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
+from colonnade.mpc.replicated_sharing import split_replicated
 from colonnade.mpc.residues import CHUNK, FEW
-from colonnade.mpc.shamir import combine, complete, interpolate
+from colonnade.mpc.shamir import complete_shares, evaluate_at, reconstruct
 from colonnade.randomness import Stream, new_key
 from tests.support.errors import refused
 
@@ -69,11 +69,11 @@ def test_any_threshold_shares_are_uniform_whatever_the_secret(size, threshold):
         seeds = {node: new_key() for node in list(nodes)[1 : threshold + 1]}
         streams = {node: Stream(seed) for node, seed in seeds.items()}
         others = [node for node in nodes if node not in seeds]
-        shares = complete(system, np.full((1, draws), secret), streams, others)
+        shares = complete_shares(system, np.full((1, draws), secret), streams, others)
         shares |= {node: system.uniform((draws,), Stream(seed)) for node, seed in seeds.items()}
         for group in list(combinations(nodes, min(threshold, 2)))[:8]:
             assert pvalue(group) > 1e-9, (secret, group)
-        assert np.all(interpolate(system, shares, threshold) == secret)
+        assert np.all(reconstruct(system, shares, threshold) == secret)
         assert threshold > 1 or pvalue((1, 3)) < 1e-12
 
 
@@ -96,11 +96,11 @@ def test_what_is_opened_of_a_product_and_what_lowering_sends_is_uniform(play, se
 
 def test_corrupted_spare_shares_and_too_few_of_them_open_nothing():
     system = ResidueSystem(PRIMES[:2])
-    secret = system.split(np.arange(10))
-    shares = complete(system, secret, {2: Stream.fresh()}, [1, 3])
-    shares[4] = complete(system, secret, {2: Stream.fresh()}, [4])[4]
-    refused(ShareError, "SH008", interpolate, system, shares, 1)
-    refused(ShareError, "SH007", "2", interpolate, system, {1: shares[1], 3: shares[3]}, 2)
+    secret = system.to_residues(np.arange(10))
+    shares = complete_shares(system, secret, {2: Stream.fresh()}, [1, 3])
+    shares[4] = complete_shares(system, secret, {2: Stream.fresh()}, [4])[4]
+    refused(ShareError, "SH008", reconstruct, system, shares, 1)
+    refused(ShareError, "SH007", "2", reconstruct, system, {1: shares[1], 3: shares[3]}, 2)
 
 
 class Gone:
@@ -157,11 +157,11 @@ def test_openings_say_who_is_lost_where_they_cannot_go_on(play, lost, said_of, d
 def test_committees_that_hide_nothing_or_cannot_multiply_dealers_without_seats_and_too_high_degrees_are_refused():
     for size, threshold in [(2, 0), (3, 0), (4, 2), (8, 3), (0, 1)]:
         refused(ValueError, "VA080|VA081", make, size, threshold)
-    hand = Hand("n0", make(0, 0), {}, before_sharing=lambda: pytest.fail("something is announced"))
-    assert not hand.seated
+    hand = ShareEngine("n0", make(0, 0), {}, before_sharing=lambda: pytest.fail("something is announced"))
+    assert not hand.has_seat
     refused(ValueError, "VA097", hand.deal, np.arange(3))
-    hand = Hand("n0", make(3, 1), {}, common=fresh(make(3, 1))["n0"])
-    refused(ValueError, "VA099", hand.lower, Shares(np.zeros((2, 4)), 3))
+    hand = ShareEngine("n0", make(3, 1), {}, common=fresh(make(3, 1))["n0"])
+    refused(ValueError, "VA099", hand.reduce_degree, Shares(np.zeros((2, 4)), 3))
 
 
 # --- randomness in common
@@ -180,9 +180,9 @@ def test_sharings_of_zero_lie_on_one_polynomial_of_their_degree(size, threshold,
             {committee.point(seat): common.zero(shape, degree, seen) for seat, common in seats.items()}
             for _ in range(2)
         )
-        assert not interpolate(committee.system, first, degree).any()
+        assert not reconstruct(committee.system, first, degree).any()
         points = sorted(first)[:degree]
-        lower = combine(committee.system, [first[point] for point in points], points, 0)
+        lower = evaluate_at(committee.system, [first[point] for point in points], points, 0)
         assert lower.shape == (2, *shape)
         assert lower.any(), "the degree is no lower"
         assert not np.array_equal(first[1], second[1])
@@ -218,7 +218,7 @@ def test_who_tells_an_opened_value_beyond_the_bound_is_named(play, bound):
     values = np.array([0, -bound - 1], dtype=np.int64 if bound < 2**63 else object)
 
     def seat(hand):
-        return hand.tell_opened(values, ["n1"]) if hand.name == "n0" else hand.receive_opened("n0", (2,), bound)
+        return hand.send_opened(values, ["n1"]) if hand.name == "n0" else hand.receive_opened("n0", (2,), bound)
 
     refused(ShareError, "SH009", "n0", play, make(3, 1, PRIMES[:4]), {"n0": seat, "n1": seat})
 
@@ -241,7 +241,7 @@ def test_lowering_the_degree_lets_products_go_on(play, shape, seed, factor):
 
 def fresh(committee, keys=None):
     """All seats' common randomness, from keys of the groups, by default new ones."""
-    keys = keys or {group: Stream.fresh().bytes(32) for group in groups(committee)}
+    keys = keys or {group: Stream.fresh().bytes(32) for group in key_groups(committee)}
     pairs = {frozenset(pair): Stream.fresh().bytes(32) for pair in combinations(committee.seats, 2)}
     return {
         seat: CommonKeys(
@@ -257,7 +257,7 @@ def fresh(committee, keys=None):
 @pytest.mark.parametrize(("size", "threshold", "count"), [(3, 1, 1), (3, 1, 40_000), (5, 2, 40), (7, 3, 40)])
 def test_a_sharing_of_zero_is_the_same_where_it_is_added(size, threshold, count):
     committee = make(size, threshold, PRIMES[:2])
-    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+    keys = {group: Stream.fresh().bytes(32) for group in key_groups(committee)}
     one, other = fresh(committee, keys), fresh(committee, keys)
     for degree in range(threshold + 1, 2 * threshold + 1):
         for seat in committee.seats:
@@ -314,12 +314,12 @@ def test_the_coins_of_the_seats_are_agreed_upon(play):
         }
 
     found = play(committee, seat)
-    for group in groups(committee):
+    for group in key_groups(committee):
         assert len({found[name][0][group] for name in group}) == 1
         assert all(group not in found[name][0] for name in committee.seats if name not in group)
     for a, b in combinations(committee.seats, 2):
         assert found[a][1][a, b] == found[b][1][b, a][::-1]
-    assert len({bytes_ for held, _ in found.values() for bytes_ in held.values()}) == len(groups(committee))
+    assert len({bytes_ for held, _ in found.values() for bytes_ in held.values()}) == len(key_groups(committee))
 
 
 # --- what a dealer sends: shares on lines and polynomials, and parts that add up
@@ -343,8 +343,8 @@ def same_as_polynomials(system, secret, drawn, own, others):
     def streams():
         return {point: Stream(bytes([point]) * 32) for point in drawn}
 
-    whole = complete(system, secret, streams(), [*others, *([] if own is None else [own])])
-    mine, sent = dealing.dealt(system, secret, streams(), own, others)
+    whole = complete_shares(system, secret, streams(), [*others, *([] if own is None else [own])])
+    mine, sent = shamir.deal_shares(system, secret, streams(), own, others)
     assert list(sent) == list(others)
     assert mine is None if own is None else np.array_equal(mine, whole[own])
     assert all(np.array_equal(sent[node], pack(whole[node], system)) for node in others)
@@ -366,7 +366,7 @@ def test_any_number_of_small_integers(count):
     """What has the same residues modulo all primes is stored once; chunks may be full, and padding is empty."""
     system, half = ResidueSystem(PRIMES[:2]), PRIMES[1] // 2
     values = np.resize(np.array([1 - half, half - 1, 0.0, -3.0, 7.0]), (count, 1))
-    secret = system.split(values)
+    secret = system.to_residues(values)
     assert secret.strides[0] == 0
     same_as_polynomials(system, secret, [3], 2, [1])
 
@@ -395,9 +395,9 @@ def test_what_is_drawn_and_what_is_sent_is_uniform_whatever_the_secret(secret, c
     """The share that is sent and the share that is drawn, each alone, over a small prime; and both parts."""
     system = ResidueSystem((11,))
     for point, own, other in ((2, 1, 3), (3, 2, 1), (1, 3, 2)):
-        mine, sent = dealing.dealt(system, np.full((1, count), secret), {point: Stream(KEY)}, own, [other])
+        mine, sent = shamir.deal_shares(system, np.full((1, count), secret), {point: Stream(KEY)}, own, [other])
         shares = {own: mine, other: unpack(sent[other], (count,), system, "bank")}
-        assert np.all(interpolate(system, shares, 1) == secret)
+        assert np.all(reconstruct(system, shares, 1) == secret)
         assert all(uniform(share) for share in shares.values())
     drawn, _, sent = parts_of(system, np.full((1, count), secret))
     assert all(uniform(part) for part in (drawn, sent))
@@ -410,7 +410,7 @@ def test_exact_division(divisor):
         step = 1 if prime < 2**20 else 997
         values = np.append(np.arange(0, prime, step, dtype=np.uint32), np.uint32(prime - 1))
         quotients = values.copy()
-        dealing._divide(quotients, divisor, prime, np.empty_like(values))
+        shamir._divide(quotients, divisor, prime, np.empty_like(values))
         assert quotients.max() < prime
         assert np.array_equal(quotients.astype(np.int64) * divisor % prime, values)
 
@@ -432,7 +432,7 @@ def test_many_numbers_are_dealt_and_opened(play, size, threshold):
 
 def parts_of(system, secret):
     """U as the seat that follows draws it, V as the dealer keeps and sends it; together they are the secret."""
-    kept, sent = split(system, secret, {2: Stream(KEY)}, 1, [3])
+    kept, sent = split_replicated(system, secret, {2: Stream(KEY)}, 1, [3])
     shape = secret.shape[1:]
     drawn, told = system.uniform(shape, Stream(KEY)), unpack(sent[3], shape, system, "bank")
     assert np.array_equal(kept, told)
@@ -445,7 +445,7 @@ def test_parts_add_up_to_the_secret_at_the_edges_of_every_prime_and_where_residu
     system = ResidueSystem(PRIMES)
     _, kept, _ = parts_of(system, extremes(system, count))
     assert np.all(np.abs(kept).max(axis=1) <= np.array(PRIMES) // 2)
-    small = ResidueSystem(PRIMES[:2]).split(np.resize(np.arange(-900.0, 1000.0), (count, 1)))
+    small = ResidueSystem(PRIMES[:2]).to_residues(np.resize(np.arange(-900.0, 1000.0), (count, 1)))
     assert small.strides[0] == 0
     parts_of(ResidueSystem(PRIMES[:2]), small)
 
@@ -455,10 +455,12 @@ def test_the_largest_and_the_smallest_drawn_words(monkeypatch, drawn):
     """The word that is computed without a reduction, for every edge of the drawn word and of the secret."""
     prime = PRIMES[1]
     word = drawn % prime
-    monkeypatch.setattr("colonnade.mpc.parts.draw_words", lambda p, n, stream: np.full(n, word % p, dtype=np.uint32))
+    monkeypatch.setattr(
+        "colonnade.mpc.replicated_sharing.uniform_words", lambda p, n, stream: np.full(n, word % p, dtype=np.uint32)
+    )
     system, half = ResidueSystem((prime,)), prime // 2
     secret = np.resize(np.array([-half, half, 0.0, 1.0, -1.0, 5.0 - half, half - 5.0]), (1, FEW + 1))
-    kept, sent = split(system, secret, {2: Stream(KEY)}, 1, [3])
+    kept, sent = split_replicated(system, secret, {2: Stream(KEY)}, 1, [3])
     want = system.reduce(secret - (word - half))
     assert np.array_equal(kept, want)
     assert np.array_equal(unpack(sent[3], (FEW + 1,), system, "bank"), want)
@@ -470,5 +472,5 @@ def test_the_largest_and_the_smallest_drawn_words(monkeypatch, drawn):
     ids=["no seat", "four", "checked"],
 )
 def test_only_one_of_three_seats_that_are_not_checked_deals_in_parts(name, seats, active):
-    hand = Hand(name, make(seats, 1, active=active), {}, lambda: pytest.fail("it has begun"))
+    hand = ShareEngine(name, make(seats, 1, active=active), {}, lambda: pytest.fail("it has begun"))
     refused(ValueError, "VA098", hand.deal, np.zeros(4), parts=True)

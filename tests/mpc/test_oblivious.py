@@ -12,21 +12,43 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import EngineError, ProtocolError
-from colonnade.mpc import keyvalue
-from colonnade.mpc.blinding import FIELD, ORDER, POINT_BYTES, Blind, Blinds, _for_x25519, hashed, sodium
-from colonnade.mpc.keyvalue import Store, cells_for, stored
-from colonnade.mpc.oblivious import base, function
-from colonnade.mpc.oblivious.base import Choice, Offer
-from colonnade.mpc.oblivious.code import DISTANCE, MESSAGE, ROW_WORDS, WIDTH, Coder, _product, golay
-from colonnade.mpc.oblivious.function import Asker, Holder, Listed, bits_of, new_secret, pieces
-from colonnade.mpc.oblivious.matrices import columns_of, rows_of
+from colonnade.mpc import key_value_store
+from colonnade.mpc.blinding import (
+    FIELD,
+    ORDER,
+    POINT_BYTES,
+    BlindingScalar,
+    BlindingScalars,
+    _for_x25519,
+    hash_to_group,
+    sodium,
+)
+from colonnade.mpc.key_value_store import KeyValueStore, build_store, cell_count
+from colonnade.mpc.oblivious import base_transfer, prf
+from colonnade.mpc.oblivious.base_transfer import TransferReceiver, TransferSender
+from colonnade.mpc.oblivious.prf import (
+    CODE_BITS,
+    MESSAGE_BITS,
+    MIN_DISTANCE,
+    ROW_WORDS,
+    LinearCode,
+    PrfKeyHolder,
+    PrfQuerier,
+    QueryList,
+    _field_product,
+    golay_word,
+    new_secret,
+    piece_sizes,
+    unpack_secret,
+)
+from colonnade.mpc.xor_tables import to_columns, to_rows
 from colonnade.randomness import Stream
 from tests.support.errors import raises, refused
 
-ALL = function._ALL
+ALL = prf._ALL
 
 
-CONTEXT = function.context_of(b"a study", "bank", "shop")
+CONTEXT = prf.run_context(b"a study", "bank", "shop")
 
 
 def bits(words):
@@ -37,9 +59,9 @@ def bits(words):
 
 
 def test_two_words_of_the_inner_code_differ_in_eight_bits_or_more():
-    words = [golay(symbol) for symbol in range(4096)]
+    words = [golay_word(symbol) for symbol in range(4096)]
     assert min(word.bit_count() for word in words[1:]) == 8
-    assert all(golay(a ^ b) == words[a] ^ words[b] for a, b in zip(range(4096), range(4095, -1, -1), strict=True))
+    assert all(golay_word(a ^ b) == words[a] ^ words[b] for a, b in zip(range(4096), range(4095, -1, -1), strict=True))
 
 
 def test_the_outer_code_is_a_polynomial_at_different_points(stream):
@@ -49,42 +71,42 @@ def test_the_outer_code_is_a_polynomial_at_different_points(stream):
     """
     messages, points, polynomial = stream.uint64((300, 2)), [1], [1]
     for _ in range(25):
-        points.append(_product(points[-1], 2))
+        points.append(_field_product(points[-1], 2))
     assert len(set(points)) == 26
     for root in points[:9]:
-        shifted, scaled = [0, *polynomial], [*(_product(each, root) for each in polynomial), 0]
+        shifted, scaled = [0, *polynomial], [*(_field_product(each, root) for each in polynomial), 0]
         polynomial = [a ^ b for a, b in zip(shifted, scaled, strict=True)]
     number = sum(coefficient << 12 * degree for degree, coefficient in enumerate(polynomial))
     messages[-1] = number & (1 << 64) - 1, number >> 64
-    messages[:MESSAGE] = 0
-    for place in range(MESSAGE):
+    messages[:MESSAGE_BITS] = 0
+    for place in range(MESSAGE_BITS):
         messages[place, place // 64] = np.uint64(1) << np.uint64(place % 64)
-    words = bits(Coder(ALL)(messages))
-    assert not words[:, WIDTH:].any()
-    symbols = words[:, :WIDTH].reshape(len(messages), -1, 24)
+    words = bits(LinearCode(ALL)(messages))
+    assert not words[:, CODE_BITS:].any()
+    symbols = words[:, :CODE_BITS].reshape(len(messages), -1, 24)
     assert (symbols.any(axis=2).sum(axis=1) >= 16).all()
     assert (~symbols[-1].any(axis=1)).tolist() == [True] * 9 + [False] * 17
-    assert words.sum(axis=1).min() >= DISTANCE == 16 * 8
+    assert words.sum(axis=1).min() >= MIN_DISTANCE == 16 * 8
     # The first point is one, where the value is the sum of all coefficients.
     coefficients = np.pad(bits(messages), ((0, 0), (0, 4))).reshape(len(messages), 11, 12)
     sums = (coefficients.sum(axis=1) % 2) @ (1 << np.arange(12))
-    assert [golay(int(value)) for value in sums] == (symbols[:, 0] @ (1 << np.arange(24))).tolist()
+    assert [golay_word(int(value)) for value in sums] == (symbols[:, 0] @ (1 << np.arange(24))).tolist()
 
 
 def test_the_code_is_linear_and_a_mask_keeps_some_of_its_bits(stream):
     one, other = stream.uint64((2, 50, 2))
-    coder, mask = Coder(ALL), stream.uint64(ROW_WORDS) & ALL
+    coder, mask = LinearCode(ALL), stream.uint64(ROW_WORDS) & ALL
     np.testing.assert_array_equal(coder(one ^ other), coder(one) ^ coder(other))
-    np.testing.assert_array_equal(Coder(mask)(one), coder(one) & mask)
+    np.testing.assert_array_equal(LinearCode(mask)(one), coder(one) & mask)
 
 
 @pytest.mark.parametrize(("rows", "wide"), [(64, 1), (640, 10), (64 * 300, 2)])
 def test_a_matrix_that_is_turned_twice_is_itself_and_columns_that_are_missing_are_zero(stream, rows, wide):
     matrix = stream.uint64((rows, wide))
-    columns = columns_of(matrix)
+    columns = to_columns(matrix)
     np.testing.assert_array_equal(bits(columns), bits(matrix).T)
-    np.testing.assert_array_equal(rows_of(columns, wide), matrix)
-    assert not bits(rows_of(columns, wide + 1))[:, 64 * wide :].any()
+    np.testing.assert_array_equal(to_rows(columns, wide), matrix)
+    assert not bits(to_rows(columns, wide + 1))[:, 64 * wide :].any()
 
 
 # --- transfers of keys
@@ -92,7 +114,7 @@ def test_a_matrix_that_is_turned_twice_is_itself_and_columns_that_are_missing_ar
 
 def test_the_chosen_key_arrives_and_no_other():
     chosen = [0, 1, 1, 0, 1]
-    choice, offer = Choice(CONTEXT, chosen, Stream.fresh()), Offer(CONTEXT, Stream.fresh())
+    choice, offer = TransferReceiver(CONTEXT, chosen, Stream.fresh()), TransferSender(CONTEXT, Stream.fresh())
     pairs, keys = offer.keys(choice.points, "bank"), choice.keys(offer.point, "shop")
     assert keys == [pair[bit] for pair, bit in zip(pairs, chosen, strict=True)]
     assert not set(keys) & {pair[1 - bit] for pair, bit in zip(pairs, chosen, strict=True)}
@@ -101,7 +123,7 @@ def test_the_chosen_key_arrives_and_no_other():
 
 def test_points_do_not_show_the_choice():
     """Both points of a choice are as good as uniform: neither comes again, and none is a point of the other's."""
-    zeros, ones = (Choice(CONTEXT, [bit] * 40, Stream.fresh()).points.reshape(-1, 32) for bit in (0, 1))
+    zeros, ones = (TransferReceiver(CONTEXT, [bit] * 40, Stream.fresh()).points.reshape(-1, 32) for bit in (0, 1))
     every = np.vstack([zeros, ones])
     assert len(np.unique(every, axis=0)) == 160
     octets = np.bincount(every[:, :31].ravel(), minlength=256)
@@ -116,7 +138,7 @@ def turned(point: bytes) -> bytes:
 
 def test_what_is_no_element_of_the_subgroup_is_refused():
     """Points of small order, no points, numbers that stand for smaller ones, and elements beside the subgroup."""
-    choice, offer = Choice(CONTEXT, [0, 1], Stream.fresh()), Offer(CONTEXT, Stream.fresh())
+    choice, offer = TransferReceiver(CONTEXT, [0, 1], Stream.fresh()), TransferSender(CONTEXT, Stream.fresh())
     numbers = (0, 1, FIELD - 1, FIELD, FIELD + 1, 2, 2**256 - 1)
     for bad in (*(number.to_bytes(32, "little") for number in numbers), turned(offer.point)):
         refused(ProtocolError, "MS005", "shop", choice.keys, bad, "shop")
@@ -130,9 +152,9 @@ def test_what_is_no_element_of_the_subgroup_is_refused():
 def test_keys_differ_even_where_both_elements_of_a_pair_give_the_same_one(monkeypatch):
     """If both sums of a pair were one element, the two keys would still be two."""
     one = sodium().crypto_scalarmult_ed25519_base_noclamp((5).to_bytes(32, "little"))
-    monkeypatch.setattr(base, "_hashed", lambda *_: one)
+    monkeypatch.setattr(base_transfer, "_hash_to_point", lambda *_: one)
     twice = np.frombuffer(one + one, np.uint8).reshape(1, 2, 32)
-    first, second = Offer(CONTEXT, Stream.fresh()).keys(twice, "bank")[0]
+    first, second = TransferSender(CONTEXT, Stream.fresh()).keys(twice, "bank")[0]
     assert first != second
 
 
@@ -140,10 +162,10 @@ def test_an_element_that_cancels_the_hash_is_refused():
     """The only pair whose product is the neutral element: its key would be known to everybody."""
     other = sodium().crypto_scalarmult_ed25519_base_noclamp((5).to_bytes(32, "little"))
     neutral = (1).to_bytes(32, "little")
-    known = sodium().crypto_core_ed25519_sub(neutral, base._hashed(CONTEXT, 0, 0, other))
+    known = sodium().crypto_core_ed25519_sub(neutral, base_transfer._hash_to_point(CONTEXT, 0, 0, other))
     pair = np.frombuffer(known + other, np.uint8).reshape(1, 2, 32)
     with raises(ProtocolError, "MS004", "bank"):
-        Offer(CONTEXT, Stream.fresh()).keys(pair, "bank")
+        TransferSender(CONTEXT, Stream.fresh()).keys(pair, "bank")
 
 
 @pytest.mark.parametrize(
@@ -157,15 +179,15 @@ def test_an_element_that_cancels_the_hash_is_refused():
 )
 def test_two_contexts_have_no_key_and_no_value_in_common(run, asker, holder):
     """Whoever passes messages on between two runs gets keys and values that belong to neither."""
-    other = function.context_of(run, asker, holder)
+    other = prf.run_context(run, asker, holder)
     assert len(other) == 32
-    choice, offer = Choice(other, [0, 1], Stream.fresh()), Offer(CONTEXT, Stream.fresh())
+    choice, offer = TransferReceiver(other, [0, 1], Stream.fresh()), TransferSender(CONTEXT, Stream.fresh())
     pairs, keys = offer.keys(choice.points, "bank"), choice.keys(offer.point, "shop")
     assert not set(keys) & {key for pair in pairs for key in pair}
-    hashes, rows = function.hashed(people(1, 2), bytes(32)), np.zeros((2, ROW_WORDS), dtype=np.uint64)
-    values = [function._values(context, hashes, rows) for context in (CONTEXT, other)]
+    hashes, rows = prf.hash_keys(people(1, 2), bytes(32)), np.zeros((2, ROW_WORDS), dtype=np.uint64)
+    values = [prf._prf_values(context, hashes, rows) for context in (CONTEXT, other)]
     assert (values[0] != values[1]).all()
-    np.testing.assert_array_equal(values[0], function._values(CONTEXT, hashes, rows))
+    np.testing.assert_array_equal(values[0], prf._prf_values(CONTEXT, hashes, rows))
 
 
 # --- the function
@@ -177,16 +199,16 @@ class Transferred:
     def __init__(self):
         self.secret = new_secret(Stream.fresh())
         drawn = Stream.fresh()
-        self.pairs = [(drawn.bytes(32), drawn.bytes(32)) for _ in range(WIDTH)]
-        self.keys = [pair[bit] for pair, bit in zip(self.pairs, bits_of(self.secret).tolist(), strict=True)]
+        self.pairs = [(drawn.bytes(32), drawn.bytes(32)) for _ in range(CODE_BITS)]
+        self.keys = [pair[bit] for pair, bit in zip(self.pairs, unpack_secret(self.secret).tolist(), strict=True)]
 
     def sides(self, keys):
         """Both sides, the list, and what the asker sends of it."""
-        listed = Listed(keys, Stream.fresh())
-        asker = Asker(listed, self.pairs, CONTEXT, Stream.fresh())
-        sent = [asker.hidden(piece) for piece in listed.pieces()] + [asker.last()]
-        assert [piece.shape for piece in sent] == [(WIDTH, count) for count in pieces(len(keys))]
-        return asker, Holder(len(keys), self.secret, self.keys, listed.salt, listed.seed, CONTEXT), listed, sent
+        listed = QueryList(keys, Stream.fresh())
+        asker = PrfQuerier(listed, self.pairs, CONTEXT, Stream.fresh())
+        sent = [asker.mask_piece(piece) for piece in listed.coded_pieces()] + [asker.mask_last_piece()]
+        assert [piece.shape for piece in sent] == [(CODE_BITS, count) for count in piece_sizes(len(keys))]
+        return asker, PrfKeyHolder(len(keys), self.secret, self.keys, listed.salt, listed.seed, CONTEXT), listed, sent
 
     def run(self, keys):
         asker, holder, listed, sent = self.sides(keys)
@@ -200,7 +222,7 @@ def people(*numbers):
 
 
 def challenge():
-    return Stream.fresh().bytes(function.CHALLENGES * function.CHALLENGE_BYTES)
+    return Stream.fresh().bytes(prf.CHALLENGES * prf.CHALLENGE_BYTES)
 
 
 def valued(values):
@@ -211,13 +233,19 @@ def valued(values):
 def test_both_sides_find_the_same_values_at_keys_of_the_list_and_nowhere_else(monkeypatch, size, piece):
     """Pieces do not matter."""
     if piece is not None:
-        monkeypatch.setattr(function, "PIECE", piece)
-        monkeypatch.setattr(function, "_AT_ONCE", 7)
-        assert len(pieces(size)) == 4
+        monkeypatch.setattr(prf, "PIECE", piece)
+        monkeypatch.setattr(prf, "_KEYS_AT_ONCE", 7)
+        assert len(piece_sizes(size)) == 4
     asker, holder, _ = Transferred().run(people(*range(size)))
     asked = challenge()
     holder.check(asked, *asker.sums(asked), "bank")
-    secrets = (asker, holder, Listed([], Stream.fresh()), Blind.fresh(Stream.fresh()), Blinds.fresh(3, Stream.fresh()))
+    secrets = (
+        asker,
+        holder,
+        QueryList([], Stream.fresh()),
+        BlindingScalar.generate(Stream.fresh()),
+        BlindingScalars.generate(3, Stream.fresh()),
+    )
     assert all(repr(one) == object.__repr__(one) for one in secrets)  # which shows nothing that they hold
     ours, theirs = valued(asker.values()), valued(holder.values(people(*range(size + 50))))
     assert ours == theirs[:size]
@@ -228,14 +256,14 @@ def test_an_asker_that_guesses_keys_does_not_find_values_even_with_its_own_rows(
     """At a key that is not on its list, the asker's own rows give another value than the holder's."""
     asker, holder, listed = Transferred().run(people(*range(200)))
     others = people(*range(1000, 1400))
-    hashes = function.hashed(others, listed.salt)
-    rows = asker._hiding()[: listed.cells]
-    found = function.Answers(rows, listed.seed)(hashes[:, :2])
-    wrong = function._values(CONTEXT, hashes, found)
+    hashes = prf.hash_keys(others, listed.salt)
+    rows = asker._mask_rows()[: listed.cells]
+    found = prf.KeyValueLookup(rows, listed.seed)(hashes[:, :2])
+    wrong = prf._prf_values(CONTEXT, hashes, found)
     # With all of the secret but one column at which a word of the code has a bit, it is still wrong.
-    missed = function.Answers(listed.rows[: listed.cells], listed.seed)(hashes[:, :2]) ^ hashes[:, 2:]
-    weights = bits(Coder(ALL)(missed)).sum(axis=1)
-    assert weights.min() >= DISTANCE, "at least 128 bits of the secret decide the value"
+    missed = prf.KeyValueLookup(listed.rows[: listed.cells], listed.seed)(hashes[:, :2]) ^ hashes[:, 2:]
+    weights = bits(LinearCode(ALL)(missed)).sum(axis=1)
+    assert weights.min() >= MIN_DISTANCE, "at least 128 bits of the secret decide the value"
     theirs = set(valued(holder.values(others)))
     assert not theirs & {value.tobytes() for value in wrong}
 
@@ -248,14 +276,14 @@ def test_an_asker_that_guesses_keys_does_not_find_values_even_with_its_own_rows(
 def test_what_is_no_list_is_refused(column, columns, hides, listed):
     transferred = Transferred()
     asker, holder, _, pieces_sent = transferred.sides(people(*range(100)))
-    taken = np.flatnonzero(bits_of(transferred.secret))
+    taken = np.flatnonzero(unpack_secret(transferred.secret))
     sent, asked = np.hstack(pieces_sent), challenge()
     sent[taken[5], 1] ^= np.uint64(column)
     sent[10:, 2] ^= np.uint64(columns)
     holder.take(sent)
     hiding, sums = asker.sums(asked)
     hiding[3, 7] ^= np.uint64(hides)
-    sums[MESSAGE - 1, 0] ^= np.uint64(listed)
+    sums[MESSAGE_BITS - 1, 0] ^= np.uint64(listed)
     refused(ProtocolError, "MS006", "bank", holder.check, asked, hiding, sums, "bank")
 
 
@@ -264,7 +292,7 @@ def test_an_asker_learns_no_bit_of_the_secret_without_risking_to_be_found_out():
     for place, bit in product(range(3), (0, 1)):
         transferred, asked = Transferred(), challenge()
         asker, holder, _, sent = transferred.sides(people(*range(20)))
-        column = np.flatnonzero(bits_of(transferred.secret) == bit)[place]
+        column = np.flatnonzero(unpack_secret(transferred.secret) == bit)[place]
         sent[0][column, 0] ^= np.uint64(2)
         holder.take(np.hstack(sent))
         told = asked, *asker.sums(asked), "bank"
@@ -277,12 +305,12 @@ def test_an_asker_learns_no_bit_of_the_secret_without_risking_to_be_found_out():
 def test_sums_tell_nothing_about_the_list():
     """Two holders under one challenge: sums have no veil in common."""
     asked, shown = challenge(), []
-    listed = Listed(people(*range(50)), Stream.fresh())
+    listed = QueryList(people(*range(50)), Stream.fresh())
     for _ in range(2):
-        asker = Asker(listed, Transferred().pairs, CONTEXT, Stream.fresh())
-        for piece in listed.pieces():
-            asker.hidden(piece)
-        asker.last()
+        asker = PrfQuerier(listed, Transferred().pairs, CONTEXT, Stream.fresh())
+        for piece in listed.coded_pieces():
+            asker.mask_piece(piece)
+        asker.mask_last_piece()
         shown.append(asker.sums(asked)[1])
     difference = bits(shown[0] ^ shown[1])
     assert abs(difference.mean() - 0.5) < 8 * 0.5 / math.sqrt(difference.size)
@@ -298,17 +326,17 @@ def test_the_sums_are_polynomials_of_the_standard_field(stream):
             a = a >> 1 ^ (a & 1) * (0xE1 << 120)
         return found
 
-    columns, asked = stream.uint64((3, 5 + function.SUMS)), challenge()
-    found = function._summed(columns, asked)
-    for index in range(function.CHALLENGES):
+    columns, asked = stream.uint64((3, 5 + prf.SUMS)), challenge()
+    found = prf._sum_columns(columns, asked)
+    for index in range(prf.CHALLENGES):
         cipher = Cipher(algorithms.AES(asked[16 * index : 16 * index + 16]), modes.CTR(bytes(16))).encryptor()
         point = int.from_bytes(cipher.update(bytes(16)), "big")
         for column, sums in zip(columns, found, strict=True):
-            data, value = column[: -function.SUMS].astype("<u8").tobytes(), 0
+            data, value = column[: -prf.SUMS].astype("<u8").tobytes(), 0
             for start in range(0, len(data), 16):
                 value = times(value ^ int.from_bytes(data[start : start + 16].ljust(16, b"\0"), "big"), point)
             value = times(value, point)  # the block of lengths, which is taken off
-            veil = column[-function.SUMS :][2 * index : 2 * index + 2].astype("<u8").tobytes()
+            veil = column[-prf.SUMS :][2 * index : 2 * index + 2].astype("<u8").tobytes()
             expected = value ^ int.from_bytes(veil, "big")
             assert sums[2 * index : 2 * index + 2].astype("<u8").tobytes() == expected.to_bytes(16, "big")
 
@@ -321,18 +349,18 @@ def test_the_sums_are_polynomials_of_the_standard_field(stream):
 def test_every_key_gets_its_value(count):
     stream = Stream.fresh()
     keys, values = stream.uint64((count, 2)), stream.uint64((count, 2))
-    store = stored(keys, values, stream)
+    store = build_store(keys, values, stream)
     np.testing.assert_array_equal(store[keys], values)
     assert not (store[stream.uint64((50, 2))] == 0).all(axis=1).any()
 
 
 def test_keys_that_are_never_alone_in_a_cell_are_solved_for(monkeypatch):
-    monkeypatch.setattr(keyvalue, "_SLACK", 1.05)
-    monkeypatch.setattr(keyvalue, "_SPARE", 0)
+    monkeypatch.setattr(key_value_store, "_SLACK", 1.05)
+    monkeypatch.setattr(key_value_store, "_SPARE", 0)
     stream = Stream.fresh()
     keys, values = stream.uint64((500, 2)), stream.uint64((500, 2))
-    store = stored(keys, values, stream)
-    _, core = keyvalue._peel(keyvalue._three(keys, store.seed, len(store.cells)), len(store.cells))
+    store = build_store(keys, values, stream)
+    _, core = key_value_store._peel(key_value_store._cell_places(keys, store.seed, len(store.cells)), len(store.cells))
     assert len(core) > 100, "this is about the core"
     np.testing.assert_array_equal(store[keys], values)
 
@@ -343,26 +371,26 @@ def test_the_table_does_not_tell_which_keys_it_holds(stream):
     The seed is drawn before keys are looked at: one that was chosen because it suits the keys would tell about them.
     """
     keys, others = stream.uint64((2000, 2)), stream.uint64((2000, 2))
-    store = stored(keys, stream.uint64((2000, 2)), stream)
+    store = build_store(keys, stream.uint64((2000, 2)), stream)
     for words in (store.cells, store[others]):
         octets = np.ascontiguousarray(words).view(np.uint8).ravel()
         assert stats.chisquare(np.bincount(octets, minlength=256)).pvalue > 1e-9
-    seeds = {stored(some, keys[:100], Stream(b"s" * 32)).seed for some in (keys[:100], others[:100])}
+    seeds = {build_store(some, keys[:100], Stream(b"s" * 32)).seed for some in (keys[:100], others[:100])}
     assert len(seeds) == 1
 
 
 def test_tables_of_another_shape_and_equal_keys_are_refused(stream):
     for shape in ((64, 2), (65, 2), (67, 3), (67,)):
-        refused(ProtocolError, "MS*", Store, 1, np.zeros(shape, dtype=np.uint64))
+        refused(ProtocolError, "MS*", KeyValueStore, 1, np.zeros(shape, dtype=np.uint64))
     keys = np.repeat(stream.uint64((5, 2)), 2, axis=0)
-    refused(ValueError, "VA102", stored, keys, keys, stream)
+    refused(ValueError, "VA102", build_store, keys, keys, stream)
 
 
 def test_a_layer_of_keys_is_alone_in_its_cells_and_no_key_is_removed_twice(stream):
     keys = stream.uint64((3000, 2))
-    size = cells_for(len(keys))
-    places = keyvalue._three(keys, 7, size)
-    layers, core = keyvalue._peel(places, size)
+    size = cell_count(len(keys))
+    places = key_value_store._cell_places(keys, 7, size)
+    layers, core = key_value_store._peel(places, size)
     left = np.ones(len(keys), dtype=bool)
     for layer, own in layers:
         assert len(np.unique(layer)) == len(layer) == len(np.unique(own))
@@ -381,21 +409,25 @@ KEYS = [f"person {n}".encode() for n in range(300)]
 
 
 def test_blinds_commute_and_come_off():
-    points = hashed(KEYS)
-    a, b, c = Blinds.fresh(len(points), Stream.fresh()), Blind.fresh(Stream.fresh()), Blind.fresh(Stream.fresh())
-    both = b.on(a.on(points))
-    np.testing.assert_array_equal(both, a.on(b.on(points)))
-    np.testing.assert_array_equal(a.inverse().on(both), b.on(points))
-    np.testing.assert_array_equal(a.inverse().times(c).on(both), c.on(b.on(points)))
-    assert Blinds([]).inverse().on(points[:0]).shape == (0, POINT_BYTES)
-    assert not (a.on(points) == points).all(axis=1).any()
+    points = hash_to_group(KEYS)
+    a, b, c = (
+        BlindingScalars.generate(len(points), Stream.fresh()),
+        BlindingScalar.generate(Stream.fresh()),
+        BlindingScalar.generate(Stream.fresh()),
+    )
+    both = b.multiply(a.multiply(points))
+    np.testing.assert_array_equal(both, a.multiply(b.multiply(points)))
+    np.testing.assert_array_equal(a.inverse().multiply(both), b.multiply(points))
+    np.testing.assert_array_equal(a.inverse().compose(c).multiply(both), c.multiply(b.multiply(points)))
+    assert BlindingScalars([]).inverse().multiply(points[:0]).shape == (0, POINT_BYTES)
+    assert not (a.multiply(points) == points).all(axis=1).any()
     same = np.repeat(points[:1], len(points), axis=0)
-    assert len(np.unique(a.on(same), axis=0)) == len(points), "every point has a blind of its own"
+    assert len(np.unique(a.multiply(same), axis=0)) == len(points), "every point has a blind of its own"
 
 
 def test_hashing_is_a_function_of_the_key_alone_and_separates_keys():
-    points = hashed(KEYS)
-    np.testing.assert_array_equal(hashed(KEYS[::-1])[::-1], points)
+    points = hash_to_group(KEYS)
+    np.testing.assert_array_equal(hash_to_group(KEYS[::-1])[::-1], points)
     assert len({point.tobytes() for point in points}) == len(KEYS)
     assert points.shape == (len(KEYS), POINT_BYTES)
 
@@ -423,7 +455,7 @@ def vanishes(u: int, scalar: int) -> bool:
 
 
 def test_hashes_are_on_the_curve_and_in_the_subgroup_of_prime_order():
-    for point in hashed(KEYS[:20]):
+    for point in hash_to_group(KEYS[:20]):
         u = int.from_bytes(point.tobytes(), "little")
         assert on_curve(u)
         assert vanishes(u, ORDER)
@@ -437,8 +469,8 @@ def test_products_are_those_of_the_standard():
     product = "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552"
     number = int.from_bytes(scalar, "little") % ORDER
     for form in (number, ORDER - number):
-        blind = Blind(form.to_bytes(32, "little"))
-        assert blind.on(np.frombuffer(u, np.uint8)[None]).tobytes().hex() == product
+        blind = BlindingScalar(form.to_bytes(32, "little"))
+        assert blind.multiply(np.frombuffer(u, np.uint8)[None]).tobytes().hex() == product
 
 
 @given(st.integers(2**129, ORDER - 2**129))
@@ -451,10 +483,12 @@ def test_every_scalar_has_a_form_that_the_library_takes_as_it_is(scalar):
 
 def test_what_a_peer_adds_of_small_order_is_cleared():
     """1/u belongs to the same point, but for one of order two: neither the product nor the scalar's remainder tells."""
-    points = hashed(KEYS[:5])
+    points = hash_to_group(KEYS[:5])
     turned = [pow(int.from_bytes(point.tobytes(), "little"), -1, FIELD).to_bytes(32, "little") for point in points]
-    blind = Blind.fresh(Stream.fresh())
-    np.testing.assert_array_equal(blind.on(np.frombuffer(b"".join(turned), np.uint8).reshape(5, 32)), blind.on(points))
+    blind = BlindingScalar.generate(Stream.fresh())
+    np.testing.assert_array_equal(
+        blind.multiply(np.frombuffer(b"".join(turned), np.uint8).reshape(5, 32)), blind.multiply(points)
+    )
 
 
 EIGHTH = 325606250916557431795983626356110631294008115727848805560023387167927233504
@@ -466,9 +500,9 @@ OTHER_EIGHTH = 39382357235489614581723060781553021112529911719440698176882885853
 )
 def test_what_is_no_element_of_the_group_is_refused(bad):
     """Points of small order, which would make all tags equal, of the twist, and numbers that stand for smaller ones."""
-    points = np.vstack([hashed(KEYS[:3]), np.frombuffer(bad.to_bytes(32, "little"), np.uint8)[None]])
+    points = np.vstack([hash_to_group(KEYS[:3]), np.frombuffer(bad.to_bytes(32, "little"), np.uint8)[None]])
     with raises(ProtocolError, "MS001", "bank"):
-        Blind.fresh(Stream.fresh()).on(points, "bank")
+        BlindingScalar.generate(Stream.fresh()).multiply(points, "bank")
 
 
 def test_a_library_that_takes_points_outside_the_group_is_not_used(monkeypatch):

@@ -9,10 +9,10 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ProtocolError, ShareError
-from colonnade.mpc.packing import SMALL, pack, packed, unpack
+from colonnade.message_schema import MessageSchema
+from colonnade.mpc.messages import SMALL, pack, packed_form, unpack
 from colonnade.mpc.residues import BLOCK_ROWS, CHUNK, FEW, PRIMES, ResidueSystem, centred, reduce
 from colonnade.randomness import Stream
-from colonnade.received import Message
 from tests.support.errors import refused
 
 systems = st.integers(1, 6).map(lambda k: ResidueSystem(PRIMES[:k]))
@@ -65,7 +65,7 @@ def test_products_of_several_pairs_are_exact_at_the_worst_magnitudes(rows, colum
         return signs * np.array([p // 2 for p in system.primes], dtype=float)[:, None, None]
 
     a, b, c = largest(columns), largest(columns + 1), largest(2)
-    found = system.inners([(a, b), (a, c), (b, c)])
+    found = system.inner_products([(a, b), (a, c), (b, c)])
     for (left, right), product in zip([(a, b), (a, c), (b, c)], found, strict=True):
         assert np.array_equal(product, system.inner(left, right))
 
@@ -75,7 +75,7 @@ def test_residues_of_few_and_of_many_integers_are_centred(count):
     system = ResidueSystem(PRIMES[:3])
     ends = np.array([-(2**63), 2**63 - 1, 0, -1, PRIMES[1] // 2 + 1], dtype=np.int64)
     values = np.resize(ends, (count, 1))
-    residues = system.split(values)
+    residues = system.to_residues(values)
     assert residues.shape == (3, count, 1)
     for prime, row in zip(system.primes, residues, strict=True):
         assert row[:5, 0].tolist() == [centred(int(value), prime) for value in ends]
@@ -121,7 +121,7 @@ def test_the_extremes_fit(prime, count):
 )
 def test_what_is_not_packed_residues_is_refused(words, count):
     def receive():
-        Message("share", words=packed((count,), 3)).check({"words": words}, "bank")
+        MessageSchema("share", words=packed_form((count,), 3)).check({"words": words}, "bank")
         unpack(words, (count,), SYSTEM, "bank")
 
     refused(ProtocolError, "MS007|MS008|MS049", "bank", receive)
@@ -140,7 +140,7 @@ def test_products_with_no_columns_have_none_and_a_full_block_of_the_largest_prod
     system = ResidueSystem(PRIMES[:2])
     left, none = np.ones((2, 3000, 40)), np.ones((2, 3000, 0))
     assert system.inner(left, none).shape == (2, 40, 0)
-    assert [found.shape for found in system.inners([(left, none), (left, left)])] == [(2, 40, 0), (2, 40, 40)]
+    assert [found.shape for found in system.inner_products([(left, none), (left, left)])] == [(2, 40, 0), (2, 40, 40)]
     assert all(BLOCK_ROWS * (p // 2) ** 2 <= 2**53 - p for p in PRIMES)
     assert (BLOCK_ROWS + 1) * (PRIMES[0] // 2) ** 2 > 2**53 - PRIMES[0]
 

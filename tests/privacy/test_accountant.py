@@ -17,24 +17,23 @@ from scipy.special import ive
 from scipy.stats import norm
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy import Adjacency, Budget, Observer, Sensitivity, Statement, Trust, accountant as acc, additive
-from colonnade.privacy.additive import AdditiveNoise
+from colonnade.privacy import Adjacency, Budget, Observer, Sensitivity, Statement, Trust, accountant as acc, noise_laws
+from colonnade.privacy.accounting import gaussian, renyi
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon
+from colonnade.privacy.accounting.gaussian_transfer import participation_counts
+from colonnade.privacy.accounting.loss_distributions import MOST_ROUNDS, LossDistribution, RoundGroup
 from colonnade.privacy.events import PURE, Event, View, views
-from colonnade.privacy.ledger.costs import costs, keeps
+from colonnade.privacy.ledger.cost_cache import keeps_cap, sum_costs
+from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
     GaussianRelease,
     PoissonSampled,
     RandomisedResponse,
-    Repeated,
+    RepeatedRelease,
     SkellamRelease,
 )
-from colonnade.privacy.routes import gaussian, renyi
-from colonnade.privacy.routes.coins import participations
-from colonnade.privacy.routes.gaussian import gaussian_epsilon
-from colonnade.privacy.routes.losses import MOST_ROUNDS, LossDistribution
-from colonnade.privacy.routes.rounds import Rounds
 from research.bounds import gaussian_delta, rdp_to_delta, rdp_to_epsilon, skellam_rdp, zcdp_epsilon
 from tests.support.errors import refused
 from tests.support.vectors import VECTORS
@@ -76,10 +75,10 @@ def summed(variances):
     ("found", "name", "cases"),
     [
         (lambda c: skellam_rdp(c["alpha"], c["mu"], c["d1"], c["d2"]), "tau", VECTORS["sqm"]["skellam_rdp"]),
-        (lambda c: additive.kappa(c["mu"], c["z"]), "kappa", VECTORS["gaussian_transfer"]["kappa"]),
+        (lambda c: noise_laws.skellam_gaussian_gap(c["mu"], c["z"]), "kappa", VECTORS["gaussian_transfer"]["kappa"]),
         (lambda c: gaussian.gaussian_mu(c["eps"], c["delta"]), "mu", VECTORS["hdp_fm_afe"]["analytic_gauss"]),
         (lambda c: gaussian_epsilon(c["mu"], c["delta"]), "eps", VECTORS["hdp_fm_afe"]["gdp_eps"]),
-        (lambda c: additive.shared_gaussian_gap(c["sigma2_share"], c["P"]), "tau", VECTORS["dpvi"]["ddg_tau"]),
+        (lambda c: noise_laws.shared_gaussian_gap(c["sigma2_share"], c["P"]), "tau", VECTORS["dpvi"]["ddg_tau"]),
         (lambda c: zcdp_epsilon(c["rho"], c["delta"]), "eps", VECTORS["extra"]["zcdp_eps"]),
     ],
     ids=["skellam", "kappa", "mu", "epsilon", "gap", "zcdp"],
@@ -148,9 +147,9 @@ def test_sums_of_discrete_gaussians_are_as_near_as_proven(variances: tuple[float
     near = np.exp(-(wide**2) / (2 * sum(variances)))
     inside = np.abs(wide) <= 5 * math.sqrt(sum(variances))
     gaps = np.abs(np.log(total[inside] / (near / near.sum())[inside]))
-    assert 0 < gaps.max() <= additive.shared_gaussian_gap(min(variances), len(variances)) / 2
+    assert 0 < gaps.max() <= noise_laws.shared_gaussian_gap(min(variances), len(variances)) / 2
     exact = 10 * sum(math.exp(-2 * math.pi**2 * 0.3 * k / (k + 1)) for k in range(1, 500))
-    assert exact <= additive.shared_gaussian_gap(0.3, 500) <= exact * 1.1, "of many shares too"
+    assert exact <= noise_laws.shared_gaussian_gap(0.3, 500) <= exact * 1.1, "of many shares too"
 
 
 @pytest.mark.parametrize(("share", "parts", "shift"), [(0.25, 2, 1), (0.3, 4, 2), (1.0, 3, 1)])
@@ -255,7 +254,7 @@ def test_lemma_t_on_exact_probabilities(mu: int, z: int) -> None:
             root = flint.arb(2).sqrt() * s
             cell = (((k - half) / root).erfc() - ((k + half) / root).erfc()) / 2
             gap = abs((noise / cell).log())
-            assert gap < additive.kappa(mu, z), (k, gap)
+            assert gap < noise_laws.skellam_gaussian_gap(mu, z), (k, gap)
     finally:
         flint.ctx.prec = before
 
@@ -366,16 +365,16 @@ def test_what_is_lost_is_added_to_delta_as_it_is(lost: float, ratio: float) -> N
     noise = AdditiveNoise("skellam", 3 * round(2**40 * ratio**2), THREE.owners)
     moved = Sensitivity(2**20, 2**41, 2**21, 2**43)
     plain, lossy, tailed = (
-        views([Repeated(noise.release("sums", 5, moved, theorem="here", **more), 2)], Observer.analyst(), THREE)
+        views([RepeatedRelease(noise.release("sums", 5, moved, theorem="here", **more), 2)], Observer.analyst(), THREE)
         for more in ({}, {"lost": lost}, {"tail": Fraction(lost) / 5})
     )
     seen = acc.epsilon(lossy, 1e-5).epsilon
     assert acc.epsilon(plain, 1e-5).epsilon < seen < acc.epsilon(tailed, 1e-5).epsilon
     assert seen == pytest.approx(acc.epsilon(plain, 1e-5 - 2 * lost).epsilon, rel=1e-6)
     assert acc.profile(lossy, [seen])[0] == pytest.approx(1e-5, rel=1e-3)
-    assert not keeps(Budget("analyst", seen * 1.2 + 0.1, 2 * lost), costs(lossy), ADD)
+    assert not keeps_cap(Budget("analyst", seen * 1.2 + 0.1, 2 * lost), sum_costs(lossy), ADD)
     if ratio > 1 and lost < 1e-8:
-        assert keeps(Budget("analyst", seen * 1.2 + 0.1, 1e-5), costs(lossy), ADD)
+        assert keeps_cap(Budget("analyst", seen * 1.2 + 0.1, 1e-5), sum_costs(lossy), ADD)
 
 
 # --- corners in which a figure once came out too small, and what must be refused
@@ -387,10 +386,10 @@ def cost_to_three(made: list[Event], who: str, delta: float = 1e-5) -> float:
 
 def test_billions_of_known_batches() -> None:
     tiny = DiscreteGaussianRelease("x", tuple((name, Fraction(1, 10)) for name in "abc"), 1, 1, 1, 2, 4)
-    many = Repeated(PoissonSampled(tiny, Fraction(1, 10**6), ("a", "b", "c")), 2**32 + 1)
+    many = RepeatedRelease(PoissonSampled(tiny, Fraction(1, 10**6), ("a", "b", "c")), 2**32 + 1)
     assert math.isinf(cost_to_three([many], "a"))
     assert np.all(acc.profile(views([many], Observer.party("a"), THREE), [0.5, 2.0]) == 1.0)
-    atoms = participations(2**40, 1e-6, 1e-9)
+    atoms = participation_counts(2**40, 1e-6, 1e-9)
     assert atoms.lost <= 1e-9 * 1.01
     assert atoms.chances.sum() >= 1 - 2e-9
 
@@ -406,8 +405,8 @@ def test_where_figures_once_came_out_too_small() -> None:
         release = DiscreteLaplaceRelease("x", (("a", Fraction(1)),), 1, Fraction(scale), 1, 2)
         # Each loss is +-1/scale with a mean of about 1/(2 scale^2): in all a Gaussian of variance times/scale^2.
         exact = gaussian_epsilon(math.sqrt(times) / scale, 1e-5)
-        assert cost_to_three([Repeated(release, times)], "analyst") >= exact * 0.999
-    losses = LossDistribution([Rounds(MOST_ROUNDS + 1, mu=1e-9, rate=0.5, known=False)])
+        assert cost_to_three([RepeatedRelease(release, times)], "analyst") >= exact * 0.999
+    losses = LossDistribution([RoundGroup(MOST_ROUNDS + 1, mu=1e-9, rate=0.5, known=False)])
     assert (losses.epsilon(1e-5), losses.deltas(np.array([1.0])).tolist()) == (math.inf, [1.0]), "too many rounds"
     whole = View(PURE, ADD, pure=1.0, single_pure=1.0, l1=1, dimension=1, parts=1)
     assert acc.epsilon([replace(whole, rate=Fraction(999, 1000))], 1e-12).epsilon <= 1.0 + 1e-9
@@ -439,7 +438,7 @@ def test_the_worst_coalition_is_among_the_rows() -> None:
     owners = ("a", "b", "c", "d", "e")
     trust = Trust(owners, ("a", "b", "c"), 1)
     release = SkellamRelease("x", tuple((name, Fraction(10**7)) for name in owners), 1, 10**3, 10**6, 2000, 4 * 10**6)
-    sampled = Repeated(PoissonSampled(release, Fraction(1, 100), ("c",)), 100)
+    sampled = RepeatedRelease(PoissonSampled(release, Fraction(1, 100), ("c",)), 100)
     uneven = replace(release, shares=(*release.shares[:2], ("c", Fraction(10**9)), *release.shares[3:]))
     for event in (sampled, uneven):
         statement = Statement.of([event], trust, 1e-5)
@@ -491,7 +490,7 @@ answers = st.builds(
     audience=st.just(("bank", "shop")),
 )
 single = st.one_of(bases, sampled, answers)
-events = st.one_of(single, st.builds(Repeated, single, st.integers(1, 300)))
+events = st.one_of(single, st.builds(RepeatedRelease, single, st.integers(1, 300)))
 observers = st.sampled_from(["analyst", "coordinator", "bank", "shop", "lab", "bank+shop", "coordinator+lab"])
 deltas = st.sampled_from([1e-3, 1e-5, 1e-7])
 
@@ -531,7 +530,7 @@ def test_less_noise_more_rounds_and_larger_batches_never_cost_less(
     kind, ratio: Fraction, unit: int, rate: Fraction, delta: float, who: str
 ) -> None:
     def price(ratio: Fraction, rate: Fraction, rounds: int) -> float:
-        return cost([Repeated(PoissonSampled(squared(kind, ratio, unit), rate, OWNERS), rounds)], who, delta)
+        return cost([RepeatedRelease(PoissonSampled(squared(kind, ratio, unit), rate, OWNERS), rounds)], who, delta)
 
     here = price(ratio, rate, 30)
     for cheaper in (price(ratio * 2, rate, 30), price(ratio, rate, 20), price(ratio, rate / 2, 30)):
@@ -545,7 +544,8 @@ def test_whoever_knows_more_learns_no_less(
 ) -> None:
     release = squared(kind, ratio, unit)
     made, known = (
-        [Repeated(PoissonSampled(release, Fraction(1, 10), who), times)] for who in (coins, (*OWNERS, "coordinator"))
+        [RepeatedRelease(PoissonSampled(release, Fraction(1, 10), who), times)]
+        for who in (coins, (*OWNERS, "coordinator"))
     )
     found = {who: cost(made, who, delta) for who in CHAIN}
     for smaller, larger in permutations(CHAIN, 2):

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade.cli.show import binding as shown
+from colonnade.cli.text_output import binding as shown
 from colonnade.errors import PrivacyError
 from colonnade.privacy import (
     Budget,
@@ -18,7 +18,7 @@ from colonnade.privacy import (
     NonPrivate,
     Observer,
     PoissonSampled,
-    Repeated,
+    RepeatedRelease,
     SkellamRelease,
     Statement,
     Trust,
@@ -26,10 +26,10 @@ from colonnade.privacy import (
     views,
 )
 from colonnade.privacy.accountant import ceiling, epsilon, routes
-from colonnade.privacy.calibrate import binding, least, least_noise, most
+from colonnade.privacy.accounting.loss_distributions import LossDistribution
+from colonnade.privacy.accounting.renyi import RenyiProfile
+from colonnade.privacy.calibrate import binding_budget, largest_number, least_noise, smallest_number
 from colonnade.privacy.noise import TAIL
-from colonnade.privacy.routes.losses import LossDistribution
-from colonnade.privacy.routes.renyi import Renyi
 from colonnade.privacy.sensitivity import Sensitivity, moments_sensitivity, rounded_norm_squared
 from tests.support.errors import refused
 from tests.support.vectors import VECTORS
@@ -113,12 +113,12 @@ def steps(rounds: int = 40, rate: Fraction = Fraction(1, 20), gamma: int = 2**28
     """Rounds over secret batches, whose best figure is a privacy loss distribution."""
     found = Sensitivity.from_l2(rounded_norm_squared(gamma, [1.0], [4]), 4)
 
-    def make(mu: int) -> Repeated:
+    def make(mu: int) -> RepeatedRelease:
         shares = tuple((owner, Fraction(mu, 3)) for owner in THREE.owners)
         release = SkellamRelease(
             "steps", shares, 4, found.l1, found.l2_squared, found.replace_l1, found.replace_l2_squared, 1e-30
         )
-        return Repeated(PoissonSampled(release, rate, THREE.owners), rounds)
+        return RepeatedRelease(PoissonSampled(release, rate, THREE.owners), rounds)
 
     return make
 
@@ -131,9 +131,9 @@ ANALYST = ("analyst", 1.0)
 def test_slow_routes_lower_the_noise_and_the_budgets_hold(budget) -> None:
     make, budgets = steps(), parse_budgets(dict(budget), 1e-5)
     mu = noise_for(*budget)
-    assert binding(make(mu), THREE, budgets).kept
-    assert not binding(make(mu), THREE, budgets, quick=True).kept
-    assert not binding(make(int(mu / 1.00001) // 3 * 3), THREE, budgets).kept
+    assert binding_budget(make(mu), THREE, budgets).is_kept
+    assert not binding_budget(make(mu), THREE, budgets, quick=True).is_kept
+    assert not binding_budget(make(int(mu / 1.00001) // 3 * 3), THREE, budgets).is_kept
 
 
 def test_slow_routes_are_asked_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,13 +158,15 @@ def test_the_noise_is_a_short_number() -> None:
 
 def test_a_party_that_knows_the_coins_decides() -> None:
     mu = noise_for(ANALYST, ("party", 1.0))
-    assert binding(steps()(mu), THREE, parse_budgets({"analyst": 1.0, "party": 1.0}, 1e-5)).observer.label == "bank"
+    assert (
+        binding_budget(steps()(mu), THREE, parse_budgets({"analyst": 1.0, "party": 1.0}, 1e-5)).observer.label == "bank"
+    )
     assert mu > noise_for(ANALYST)
 
 
-def laplace(scale: int, times: int = 1, weight: Fraction = Fraction(1, 2)) -> Repeated:
+def laplace(scale: int, times: int = 1, weight: Fraction = Fraction(1, 2)) -> RepeatedRelease:
     shares = tuple((owner, weight) for owner in THREE.owners)
-    return Repeated(DiscreteLaplaceRelease("counts", shares, 2, Fraction(scale), 1000, 2000), times)
+    return RepeatedRelease(DiscreteLaplaceRelease("counts", shares, 2, Fraction(scale), 1000, 2000), times)
 
 
 def test_discrete_laplace_noise_is_calibrated_by_its_scale() -> None:
@@ -182,29 +184,51 @@ def test_most_and_least_are_the_last_numbers_that_fit(epsilon: float, mu: int, l
     budgets = [Budget("analyst", epsilon, 1e-3)]
     # The other way round: fewer releases with every step.
     more, fewer = ((lambda n: [event] * n), (lambda n: [event] * (40 - n)))
-    if binding(more(low), THREE, budgets).kept:
-        found = most(more, THREE, budgets, at_least=low, at_most=39)
-        assert binding(more(found), THREE, budgets).kept
-        assert found == 39 or not binding(more(found + 1), THREE, budgets).kept
-        assert least(fewer, THREE, budgets, at_most=40 - low) == 40 - found
+    if binding_budget(more(low), THREE, budgets).is_kept:
+        found = largest_number(more, THREE, budgets, at_least=low, at_most=39)
+        assert binding_budget(more(found), THREE, budgets).is_kept
+        assert found == 39 or not binding_budget(more(found + 1), THREE, budgets).is_kept
+        assert smallest_number(fewer, THREE, budgets, at_most=40 - low) == 40 - found
     else:
-        refused(PrivacyError, "PR021", "number", low, most, more, THREE, budgets, at_least=low, at_most=39)
-        refused(PrivacyError, "PR022", "rows", 40 - low, least, fewer, THREE, budgets, at_most=40 - low, name="rows")
+        refused(PrivacyError, "PR021", "number", low, largest_number, more, THREE, budgets, at_least=low, at_most=39)
+        refused(
+            PrivacyError,
+            "PR022",
+            "rows",
+            40 - low,
+            smallest_number,
+            fewer,
+            THREE,
+            budgets,
+            at_most=40 - low,
+            name="rows",
+        )
 
 
 def test_rows_and_rounds_by_a_slow_route_are_exact() -> None:
     budgets, mu, batch = parse_budgets({"analyst": 1.0}, 1e-5), noise_for(ANALYST), 50
-    assert most(lambda n: steps(n)(mu), THREE, budgets) == 40
-    rows = least(lambda n: steps(40, Fraction(batch, n))(mu), THREE, budgets, at_least=batch)
+    assert largest_number(lambda n: steps(n)(mu), THREE, budgets) == 40
+    rows = smallest_number(lambda n: steps(40, Fraction(batch, n))(mu), THREE, budgets, at_least=batch)
     assert 999 <= rows <= 1000
-    assert not binding(steps(40, Fraction(batch, rows - 1))(mu), THREE, budgets).kept
+    assert not binding_budget(steps(40, Fraction(batch, rows - 1))(mu), THREE, budgets).is_kept
 
 
 def test_the_range_of_a_question_is_checked() -> None:
     budgets = [Budget("analyst", 1.0, 1e-5)]
-    refused(PrivacyError, "PR025", "5", "4", most, lambda n: laplace(1000, n), THREE, budgets, at_least=5, at_most=4)
-    assert least(lambda n: laplace(10**6 * n), THREE, budgets, at_least=7) == 7
-    assert most(lambda n: laplace(10**6, n), THREE, budgets, at_most=7) == 7
+    refused(
+        PrivacyError,
+        "PR025",
+        "5",
+        "4",
+        largest_number,
+        lambda n: laplace(1000, n),
+        THREE,
+        budgets,
+        at_least=5,
+        at_most=4,
+    )
+    assert smallest_number(lambda n: laplace(10**6 * n), THREE, budgets, at_least=7) == 7
+    assert largest_number(lambda n: laplace(10**6, n), THREE, budgets, at_most=7) == 7
 
 
 # --- monotone
@@ -213,19 +237,19 @@ def test_the_range_of_a_question_is_checked() -> None:
 # --- published figures
 
 
-def gradient(case, mu: Fraction, d1: int, trust: Trust = THREE) -> Repeated:
+def gradient(case, mu: Fraction, d1: int, trust: Trust = THREE) -> RepeatedRelease:
     shares = tuple((owner, mu / len(trust.owners)) for owner in trust.owners)
     d2 = Fraction(case["d2"])
     square = math.ceil(d2 * d2)
     release = SkellamRelease("gradient", shares, int(case["d"]), d1, square, 2 * d1, 4 * square)
-    return Repeated(PoissonSampled(release, Fraction(str(case["q"])), trust.owners), int(case["R"]))
+    return RepeatedRelease(PoissonSampled(release, Fraction(str(case["q"])), trust.owners), int(case["R"]))
 
 
 @pytest.mark.parametrize("case", VECTORS["lr_calibration_rdp_struct"], ids=lambda case: str(case["gamma"]))
 def test_the_noise_of_private_logistic_regression(case: dict[str, float]) -> None:
     """The epsilon of the published noise is the published one; so the noise of that epsilon is this."""
     seen = views([gradient(case, Fraction(case["mu"]), math.ceil(case["d1"]))], Observer.analyst(), THREE)
-    found = [route.profile.epsilon(case["delta"]) for route in routes(seen) if route.name == Renyi.name]
+    found = [route.profile.epsilon(case["delta"]) for route in routes(seen) if route.name == RenyiProfile.name]
     assert found[0] == pytest.approx(case["eps"], rel=1e-6)
 
 
@@ -264,24 +288,24 @@ def laplace_for(noise, tail=TAIL):
 
 
 def sampled_for(noise, tail=TAIL):
-    return Repeated(PoissonSampled(skellam(noise, tail), Fraction(1, 10), ("a", "b", "c")), 5)
+    return RepeatedRelease(PoissonSampled(skellam(noise, tail), Fraction(1, 10), ("a", "b", "c")), 5)
 
 
 @pytest.mark.parametrize(("make", "asked"), [*product([skellam, gaussian, laplace_for, sampled_for], ASKED)])
 def test_every_budget_gives_noise_that_keeps_it_and_says_when_it_is_more_than_asked_for(make, asked):
     budgets = parse_budgets({"analyst": asked}, DELTA)
-    found = binding(make(least_noise(make, TRUST, budgets, owners=3)), TRUST, budgets)
-    assert found.kept
+    found = binding_budget(make(least_noise(make, TRUST, budgets, owners=3)), TRUST, budgets)
+    assert found.is_kept
     limit = found.bound.ceiling
     assert 60 < limit < 80
     if asked < limit:
-        assert found.limited == ""
+        assert found.certification_limit == ""
         assert found.bound.epsilon > 0.98 * asked
     else:
         assert found.bound.epsilon > 0.85 * limit  # what is left of delta for the noise itself shrinks on the way
-        assert found.limited == f"no epsilon above {limit:.1f} can be certified at delta 1e-05"
-        assert found.limited in str(found)
-        assert found.limited in shown(found)
+        assert found.certification_limit == f"no epsilon above {limit:.1f} can be certified at delta 1e-05"
+        assert found.certification_limit in str(found)
+        assert found.certification_limit in shown(found)
 
 
 @pytest.mark.parametrize(("make", "asked"), [*product([skellam, gaussian, laplace_for, sampled_for], ASKED)])

@@ -10,9 +10,9 @@ import pytest
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import Adjacency, Observer, Sensitivity, Trust, events
-from colonnade.privacy.additive import AdditiveNoise
-from colonnade.privacy.events import alike, view
+from colonnade.privacy.events import exchange_key, view
 from colonnade.privacy.noise import TAIL
+from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
@@ -21,7 +21,7 @@ from colonnade.privacy.releases import (
     PoissonSampled,
     PostProcessing,
     RandomisedResponse,
-    Repeated,
+    RepeatedRelease,
     SkellamRelease,
 )
 from tests.support.errors import raises, refused
@@ -51,10 +51,10 @@ RESPONSE = RandomisedResponse("labels", Fraction(27, 10), 4, "bank", audience=("
         RESPONSE,
         PostProcessing("eigenvectors"),
         PoissonSampled(RELEASE, Fraction(1, 1000), ("bank", "shop")),
-        Repeated(PoissonSampled(LAPLACE, Fraction(1, 3)), 5000),
+        RepeatedRelease(PoissonSampled(LAPLACE, Fraction(1, 3)), 5000),
         replace(RELEASE, tail=Fraction(1, 3)),  # a float not below it
         replace(RELEASE, lost=Fraction(1, 3)),
-        Repeated(replace(RELEASE, audience=("bank",), about=("shop",), others=(("bank", 3, BIG),)), 7),
+        RepeatedRelease(replace(RELEASE, audience=("bank",), about=("shop",), others=(("bank", 3, BIG),)), 7),
     ],
 )
 def test_events_round_trip_exactly(event: events.Event) -> None:
@@ -143,11 +143,11 @@ def test_unknown_events_and_strangers_are_refused() -> None:
 
 def test_owners_with_equal_shares_and_seats_are_alike() -> None:
     shares = tuple((name, Fraction(2 if name == "e" else 1)) for name in "abcde")
-    key = alike([(replace(RELEASE, shares=shares), Trust(tuple("abcde"), tuple("abc"), 1))])
+    key = exchange_key([(replace(RELEASE, shares=shares), Trust(tuple("abcde"), tuple("abc"), 1))])
     assert key("a") == key("b")
     assert len({key("a"), key("d"), key("e"), key("stranger")}) == 4
     even = replace(RELEASE, shares=tuple((name, 1) for name in TRUST.owners))
-    knowing = alike([(PoissonSampled(even, 1, ("bank",)), TRUST)])
+    knowing = exchange_key([(PoissonSampled(even, 1, ("bank",)), TRUST)])
     assert knowing("shop") == knowing("clinic") != knowing("bank"), "who knows the batch is not like the others"
 
 
@@ -211,7 +211,7 @@ def test_randomised_response_tells_the_number_of_people() -> None:
 
 
 def test_whoever_drew_the_batch_knows_it() -> None:
-    event = Repeated(PoissonSampled(RELEASE, Fraction(1, 10), ("bank",)), 20)
+    event = RepeatedRelease(PoissonSampled(RELEASE, Fraction(1, 10), ("bank",)), 20)
     outside, bank = view(event, Observer.analyst(), TRUST), view(event, Observer.party("bank"), TRUST)
     assert (outside.secret_batch, bank.secret_batch) == (True, False)
     assert (outside.times, outside.rate, outside.draws) == (20, Fraction(1, 10), 20 * 27)
@@ -224,9 +224,9 @@ def test_impossible_events_are_refused() -> None:
     for make, *given in (
         (PoissonSampled, RELEASE, Fraction(0)),
         (PoissonSampled, RELEASE, Fraction(3, 2)),
-        (PoissonSampled, Repeated(RELEASE, 2), Fraction(1, 2)),
-        (Repeated, RELEASE, 0),
-        (Repeated, PostProcessing("x"), 2),
+        (PoissonSampled, RepeatedRelease(RELEASE, 2), Fraction(1, 2)),
+        (RepeatedRelease, RELEASE, 0),
+        (RepeatedRelease, PostProcessing("x"), 2),
         (GaussianRelease, "reals", once, 1, 0, Fraction(-1), 0, 1),
     ):
         refused(PrivacyError, "PR*", make, *given)
@@ -271,16 +271,16 @@ def test_a_release_says_what_each_owner_adds_and_how_far_a_person_moves_it(law):
     event = noise.release(
         "sums", 4, MOVED, theorem="proof", audience=("shop",), about=("bank",), others=(("bank", 1, 1),)
     )
-    each = Fraction(1, 2) if noise.laplace else Fraction(20)
+    each = Fraction(1, 2) if noise.pure else Fraction(20)
     assert event.kind == law.replace("-", "_")
     assert event.shares == tuple((owner, each) for owner in TRUST.owners)
     assert (event.name, event.dimension, event.theorem, event.tail) == ("sums", 4, "proof", float(TAIL))
     assert (event.audience, event.about, event.others) == (("shop",), ("bank",), (("bank", 1, 1),))
     assert (event.l1, event.replace_l1) == (MOVED.l1, MOVED.replace_l1)
-    if noise.laplace:
+    if noise.pure:
         assert event.scale == 60
     else:
         assert (event.l2_squared, event.replace_l2_squared) == (MOVED.l2_squared, MOVED.replace_l2_squared)
-    assert AdditiveNoise(law, 60, TRUST.owners).parts == (1 if noise.laplace else 3), (
+    assert AdditiveNoise(law, 60, TRUST.owners).parts == (1 if noise.pure else 3), (
         "only Laplace noise has no even split"
     )

@@ -12,16 +12,17 @@ from mpmath import mp
 from scipy import stats
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
-from colonnade.privacy.noise.grid import FLOAT_SLACK, Grid
-from colonnade.privacy.noise.rounding import (
+from colonnade.privacy.noise.local_mechanisms import (
+    FLOAT_SLACK,
     MODES,
+    Grid,
     RoundingMode,
-    beyond,
     conditional_round,
     round_rows,
+    rows_beyond,
     stochastic_round,
 )
-from colonnade.privacy.sensitivity.norms import conditional_norm_squared
+from colonnade.privacy.sensitivity.moments import conditional_norm_squared
 from tests.support.errors import refused
 
 reals = st.floats(-1e6, 1e6)
@@ -165,4 +166,4 @@ def test_a_limit_that_no_draw_meets_ends_in_rounding_toward_zero(stream) -> None
     assert kept[0].tolist() == [1.0, 1.0]
     assert (kept[1] ** 2).sum() <= 1
     rows = np.array([[2.0**30, 1.0], [2.0**30, 0.0]])
-    assert beyond(rows, 2**60).tolist() == [0], "exact where floats are not"
+    assert rows_beyond(rows, 2**60).tolist() == [0], "exact where floats are not"

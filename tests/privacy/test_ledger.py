@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from colonnade.errors import BudgetError, LedgerError, PrivacyError
 from colonnade.privacy import (
     Budget,
-    Entry,
     Ledger,
+    LedgerEntry,
     NonPrivate,
     Observer,
     SkellamRelease,
@@ -27,10 +27,10 @@ from colonnade.privacy import (
     parse_budgets,
     views,
 )
-from colonnade.privacy.ledger.caps import Accounts, Period, ahead, dates, with_others
-from colonnade.privacy.ledger.file import add, append
-from colonnade.privacy.ledger.groups import ALL_OTHERS, Sight
-from colonnade.privacy.ledger.people import People, Told
+from colonnade.privacy.ledger.caps import CapPeriod, SpendingAccounts, effective_dates, find_future_dates, with_others
+from colonnade.privacy.ledger.coalitions import ALL_OTHERS, CrossStudyViews
+from colonnade.privacy.ledger.participants import DisclosedStudy, StudyParticipants
+from colonnade.privacy.ledger.storage import append_change, insert_entry
 from tests.support.errors import refused
 from tests.support.ledgers import DELTA, EVENT, FREE, START, TRUST, Clock, cap, cost, keys, release
 
@@ -42,7 +42,9 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "bank.ledger")
 
 
-def reserve(ledger: Ledger, caps=(), times: int = 1, trust: Trust = TRUST, event: SkellamRelease = EVENT) -> Entry:
+def reserve(
+    ledger: Ledger, caps=(), times: int = 1, trust: Trust = TRUST, event: SkellamRelease = EVENT
+) -> LedgerEntry:
     """Reserve as often as told; the last entry."""
     return [ledger.reserve(f"s{number}", "digest", [event], trust, caps) for number in range(times)][-1]
 
@@ -52,7 +54,7 @@ def test_the_life_of_an_entry(ledger: Ledger) -> None:
     assert Ledger(ledger.path).entries() == (entry,)
     assert (entry.study, entry.digest, entry.events, entry.trust) == ("s0", "digest", (EVENT,), TRUST)
     assert ledger.release(reserve(ledger)).state == "released"
-    assert ledger.spent(ANALYST, DELTA) == cost(), "what was released is given back"
+    assert ledger.epsilon_spent(ANALYST, DELTA) == cost(), "what was released is given back"
     refused(LedgerError, "LE005", "99", ledger.commit, replace(entry, id=99))
     refused(LedgerError, "LE002", ledger.reserve, "s", "", [], TRUST, [])
     ledger.verify()
@@ -60,23 +62,23 @@ def test_the_life_of_an_entry(ledger: Ledger) -> None:
 
 def test_studies_compose_by_the_accountant_not_by_addition(ledger: Ledger) -> None:
     reserve(ledger, times=4)
-    assert ledger.spent(Observer.party("bank"), DELTA) == cost("bank", 4) < 4 * cost("bank")
-    assert ledger.spent(Observer.parse("bank+shop"), DELTA) == float("inf")
+    assert ledger.epsilon_spent(Observer.party("bank"), DELTA) == cost("bank", 4) < 4 * cost("bank")
+    assert ledger.epsilon_spent(Observer.parse("bank+shop"), DELTA) == float("inf")
 
 
 def test_the_course_of_spending_ends_with_the_totals(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "bank.ledger", owner="bank")
-    assert ledger.course(DELTA) == ([], {"analyst": []})
+    assert ledger.spending_over_time(DELTA) == ([], {"analyst": []})
     ledger.release(reserve(ledger, times=4))
     reserve(ledger)
-    when, found = ledger.course(DELTA)
+    when, found = ledger.spending_over_time(DELTA)
     assert len(when) == 4
     assert when == sorted(when)
     totals = ledger.totals(DELTA)
     assert {who: line[-1] for who, line in found.items()} == {who: totals[who] for who in found}
     assert set(found) == {"analyst", "coordinator", "bank", "shop", "others"}
     assert found["analyst"] == [cost(times=k) for k in range(1, 5)]
-    assert ledger.course(DELTA, most=2)[1]["analyst"] == [cost(times=k) for k in (2, 4)]
+    assert ledger.spending_over_time(DELTA, most=2)[1]["analyst"] == [cost(times=k) for k in (2, 4)]
 
 
 def test_over_budget_is_refused_with_spent_asked_left(ledger: Ledger) -> None:
@@ -105,28 +107,28 @@ def test_observers_are_followed_across_studies(ledger: Ledger) -> None:
     clinic = ("bank", "clinic")
     reserve(ledger)
     reserve(ledger, trust=Trust(clinic, (*clinic, "coordinator"), 1), event=release(clinic))
-    assert ledger.spent(Observer.party("bank"), DELTA) == cost("bank", 2)
-    assert ledger.spent(ANALYST, DELTA) == cost(times=2)
+    assert ledger.epsilon_spent(Observer.party("bank"), DELTA) == cost("bank", 2)
+    assert ledger.epsilon_spent(ANALYST, DELTA) == cost(times=2)
     # The shop took no part in the second study but reads its result.
-    shop = ledger.spent(Observer.party("shop"), DELTA)
+    shop = ledger.epsilon_spent(Observer.party("shop"), DELTA)
     assert cost("shop") < shop < cost("shop", 2)
     refused(BudgetError, "BU002", reserve, ledger, cap("party", shop * 1.001))
 
 
 def test_an_analyst_who_knows_the_number_of_rows_of_one_study_is_held_to_replacing_in_all(ledger: Ledger) -> None:
     reserve(ledger, cap("everyone", 100))
-    assert ledger.spent(ANALYST, DELTA) == cost()
+    assert ledger.epsilon_spent(ANALYST, DELTA) == cost()
     reserve(ledger, cap("everyone", 100), trust=Trust(("bank", "shop"), (), 0))
     # Each sees all noise at the replace sensitivity, as the coordinator always did.
-    assert ledger.spent(ANALYST, DELTA) == cost("coordinator", 2) > cost(times=2)
+    assert ledger.epsilon_spent(ANALYST, DELTA) == cost("coordinator", 2) > cost(times=2)
     refused(BudgetError, "BU002", reserve, ledger, cap("analyst", cost("coordinator", 2)))
-    assert [left.who for left in ledger.left(cap("analyst", 100), [])] == ["analyst", "others"]
+    assert [left.who for left in ledger.remaining(cap("analyst", 100), [])] == ["analyst", "others"]
 
 
 def test_asking_first_writes_nothing_with_or_without_a_ledger(ledger: Ledger) -> None:
     def check_new(study, events, trust, caps):
-        new = Accounts((), "", datetime.now(UTC))
-        new.refuse(study, new.told(events, trust, None), caps, ())
+        new = SpendingAccounts((), "", datetime.now(UTC))
+        new.refuse(study, new.study_content(events, trust, None), caps, ())
 
     said = set()
     for check in (ledger.check, check_new):
@@ -138,19 +140,19 @@ def test_asking_first_writes_nothing_with_or_without_a_ledger(ledger: Ledger) ->
 
 def test_what_is_left_of_each_cap(ledger: Ledger) -> None:
     caps = [Budget("analyst", 100, DELTA), Budget("party", 50, DELTA)]
-    before = [(left.who, left.spent, left.left) for left in ledger.left(caps)]
+    before = [(left.who, left.spent, left.remaining) for left in ledger.remaining(caps)]
     assert before == [("analyst", 0, 100), ("party", 0, 50), ("others", 0, 50)]
     reserve(ledger, caps)
-    found = {left.who: left for left in ledger.left(caps)}
+    found = {left.who: left for left in ledger.remaining(caps)}
     assert set(found) == {"analyst", "bank", "shop", "others"}
     assert found["others"].spent == found["bank"].spent == cost("bank")
-    assert 0 <= 50 - cost("bank") - found["bank"].left <= 1e-4
+    assert 0 <= 50 - cost("bank") - found["bank"].remaining <= 1e-4
 
 
 def test_damage_is_found(ledger: Ledger) -> None:
     reserve(ledger, times=8)
     whole = ledger.path.read_bytes()
-    actions = (ledger.verify, ledger.entries, partial(ledger.spent, ANALYST, DELTA))
+    actions = (ledger.verify, ledger.entries, partial(ledger.epsilon_spent, ANALYST, DELTA))
     for content, code, found_by in ((whole[: len(whole) // 2], "LE*", actions[:1]), (b"", "LE013", actions)):
         ledger.path.write_bytes(content)
         for action in found_by:
@@ -266,17 +268,17 @@ def test_many_banks_do_not_get_many_budgets(mine: Ledger, budgets, accepted: int
     for number in range(accepted, 4):
         said = refused(BudgetError, "BU002", f"{room(accepted):g}", play, mine, f"bank{number}", caps)
         assert ("others" in said) == (accepted == 2)
-    shown = {left.who: left.spent for left in mine.left(parse_budgets(room(2), DELTA))}
+    shown = {left.who: left.spent for left in mine.remaining(parse_budgets(room(2), DELTA))}
     assert (shown["bank0"], shown["others"]) == (one(1), one(accepted))
-    assert mine.spent(Observer.others(), DELTA) == one(accepted)
+    assert mine.epsilon_spent(Observer.others(), DELTA) == one(accepted)
     if accepted == 2:
-        assert shown["bank0+bank1"] == one(2) == mine.spent(Observer.parse("bank0+bank1"), DELTA)
+        assert shown["bank0+bank1"] == one(2) == mine.epsilon_spent(Observer.parse("bank0+bank1"), DELTA)
         play(mine, "bank2", [*caps, Budget("others", room(3), DELTA)])
 
 
 def test_a_period_for_everyone_counts_all_others_and_a_named_one_does_not(mine: Ledger) -> None:
     play(mine, "bank0")
-    everyone, party = (Period(30, parse_budgets(caps, DELTA)) for caps in (room(1), {"party": room(1)}))
+    everyone, party = (CapPeriod(30, parse_budgets(caps, DELTA)) for caps in (room(1), {"party": room(1)}))
     refused(BudgetError, "BU002", "30", "others", "policy.periods", play, mine, "bank1", periods=[everyone])
     play(mine, "bank1", periods=[party])
     assert with_others(parse_budgets({"bank": 1.0, "coordinator": 2.0}, DELTA))[-1] == Budget("others", 2.0, DELTA)
@@ -288,7 +290,7 @@ def test_a_key_is_one_observer_whatever_it_calls_itself(mine: Ledger) -> None:
     refused(BudgetError, "BU002", play, mine, "credit", caps, key="sha256:bank")
     play(mine, "credit", key="sha256:bank")
     for name in ("bank", "credit", "bank+credit"):
-        assert mine.spent(Observer.parse(name), DELTA) == one(2)
+        assert mine.epsilon_spent(Observer.parse(name), DELTA) == one(2)
     assert (mine.totals(DELTA).get("bank"), mine.totals(DELTA)["credit"]) == (None, one(2))
     refused(BudgetError, "BU002", play, mine, "third name", cap("bank", one(2)), key="sha256:bank")
     play(mine, "other", cap("bank", one(1)))  # tells the bank nothing
@@ -305,8 +307,8 @@ def test_one_name_under_two_keys_is_two_observers_and_entries_without_keys_count
     shown = mine.totals(DELTA)
     assert shown["bank (aaaaaa)"] == shown["bank (bbbbbb)"] == one(1 + before)
     assert shown["bank (aaaaaa)+bank (bbbbbb)"] == shown["others"] == one(2 + before)
-    assert mine.spent(Observer.party("bank (aaaaaa)"), DELTA) == one(1 + before)
-    assert mine.spent(BANK, DELTA) == one(2 + before), "a name means all who used it"
+    assert mine.epsilon_spent(Observer.party("bank (aaaaaa)"), DELTA) == one(1 + before)
+    assert mine.epsilon_spent(BANK, DELTA) == one(2 + before), "a name means all who used it"
 
 
 def test_a_coordinator_is_recognised_as_a_party_elsewhere(mine: Ledger) -> None:
@@ -317,18 +319,18 @@ def test_a_coordinator_is_recognised_as_a_party_elsewhere(mine: Ledger) -> None:
     (as_hub,) = views([event], Observer.coordinator(), trust)
     (as_party,) = views([message("me", "bank")], BANK, pair_of("bank"))
     both = epsilon([as_hub, replace(as_party, adjacency=as_hub.adjacency)], DELTA).epsilon
-    assert (mine.spent(BANK, DELTA), mine.totals(DELTA)["bank"]) == pytest.approx((both, both), rel=1e-12)
+    assert (mine.epsilon_spent(BANK, DELTA), mine.totals(DELTA)["bank"]) == pytest.approx((both, both), rel=1e-12)
 
 
 def test_who_the_own_party_is_is_taken_from_the_entries_or_else_nobody_is_left_out(tmp_path: Path) -> None:
     me, nobody, unnamed = (Ledger(tmp_path / "l.sqlite", owner=owner) for owner in ("me", "nobody", ""))
     told = [message("me", "bank"), message("bank", "shop")]
     unnamed.reserve("of before", "", told, Trust(("me", "bank", "shop"), (), 0), ())
-    mine, theirs, unknown = (each.spent(Observer.others(), DELTA) for each in (me, nobody, unnamed))
+    mine, theirs, unknown = (each.epsilon_spent(Observer.others(), DELTA) for each in (me, nobody, unnamed))
     assert unknown == pytest.approx(one(2), rel=1e-9), "two of three, whichever two, see each message of the third"
     assert (mine, theirs) == (one(1), unknown)
     play(me, "bank")
-    assert unnamed.spent(Observer.others(), DELTA) == one(2), "a later entry says whose mine it is"
+    assert unnamed.epsilon_spent(Observer.others(), DELTA) == one(2), "a later entry says whose mine it is"
 
 
 def test_two_participants_with_one_key_and_incomplete_keys_are_refused(mine: Ledger) -> None:
@@ -340,7 +342,7 @@ def test_two_participants_with_one_key_and_incomplete_keys_are_refused(mine: Led
     assert mine.entries() == ()
     refused(PrivacyError, "PR060", parse_budgets, {"others": 1.0}, DELTA, pair_of("bank"))
     for known in ("[]", "{}", '{"own": 1, "keys": {}}', '{"own": "me", "keys": {"bank": 3}}'):
-        refused(PrivacyError, "PR038|PR039", People.from_json, known)
+        refused(PrivacyError, "PR038|PR039", StudyParticipants.from_json, known)
 
 
 def test_exact_answers_are_beside_the_cap_of_all_others_and_not_beside_those_that_name_who_got_them(
@@ -349,7 +351,7 @@ def test_exact_answers_are_beside_the_cap_of_all_others_and_not_beside_those_tha
     exact, leak = NonPrivate("scores without noise", "scores", ("bank",)), NonPrivate("it leaked")
     asked = (pair_of("bank"), [Budget("analyst", 1.0, DELTA)], (), keys("me", "bank"))
     mine.reserve("exact", "", [exact], *asked)
-    assert (mine.spent(Observer.others(), DELTA), mine.spent(BANK, DELTA)) == (0, float("inf"))
+    assert (mine.epsilon_spent(Observer.others(), DELTA), mine.epsilon_spent(BANK, DELTA)) == (0, float("inf"))
     refused(BudgetError, "BU002", "leak", mine.reserve, "leak", "", [leak], *asked)
 
 
@@ -381,12 +383,12 @@ def test_a_ledger_of_before_is_shown_by_these_rules_and_not_touched(tmp_path: Pa
 NAMES = ("bank", "clinic", "insurer", "shop")
 
 
-def told_by(event: SkellamRelease, trust: Trust) -> Told:
-    return Told((event,), trust, People.of("me", keys(*trust.owners), trust))
+def told_by(event: SkellamRelease, trust: Trust) -> DisclosedStudy:
+    return DisclosedStudy((event,), trust, StudyParticipants.of("me", keys(*trust.owners), trust))
 
 
 @st.composite
-def published(draw: st.DrawFn) -> Told:
+def published(draw: st.DrawFn) -> DisclosedStudy:
     """A study whose result everybody sees, under noise of uneven shares."""
     owners = ("me", *draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)))
     seats = (*owners, "coordinator") if len(owners) == 2 else draw(st.sampled_from([owners, owners[:3]]))
@@ -398,8 +400,8 @@ def published(draw: st.DrawFn) -> Told:
 
 @settings(max_examples=25)
 @given(st.lists(published(), min_size=1, max_size=4))
-def test_more_members_never_learn_less_and_all_others_learn_most(studies: list[Told]) -> None:
-    sight = Sight(studies, "me")
+def test_more_members_never_learn_less_and_all_others_learn_most(studies: list[DisclosedStudy]) -> None:
+    sight = CrossStudyViews(studies, "me")
     others = [who for who in sight.everybody.somebodies if not sight.everybody.is_own(who)]
     most = sight.total(ALL_OTHERS, DELTA).epsilon * (1 + 1e-9)
     figures = {
@@ -410,25 +412,29 @@ def test_more_members_never_learn_less_and_all_others_learn_most(studies: list[T
     for group, figure in figures.items():
         assert figure <= most
         assert all(figures[group - {member}] <= figure * (1 + 1e-9) for member in group if len(group) > 1)
-    for who in (who for kind in ("party", "coalition", "everyone") for who in sight.capped(Budget(kind, 1.0, DELTA))):
+    for who in (
+        who for kind in ("party", "coalition", "everyone") for who in sight.observers_of_cap(Budget(kind, 1.0, DELTA))
+    ):
         own = who.tokens is not None and any(kind == "own" for kind, _ in who.tokens)
         assert own or sight.total(who, DELTA).epsilon <= most
-    for who in sight.capped(Budget("pair", 1.0, DELTA)):  # what is shown of a pair is what is answered about it
-        honest = sight.total(sight.named(Observer.parse(who.label)), DELTA).epsilon
-        within = [(told.trust, sight.local(number, who)) for number, told in enumerate(studies)]
+    for who in sight.observers_of_cap(
+        Budget("pair", 1.0, DELTA)
+    ):  # what is shown of a pair is what is answered about it
+        honest = sight.total(sight.observer_named(Observer.parse(who.label)), DELTA).epsilon
+        within = [(told.trust, sight.names_in_study(number, who)) for number, told in enumerate(studies)]
         broken = any(names and trust.broken(Observer.coalition(*names)) for trust, names in within)
         assert honest == (float("inf") if broken else sight.total(who, DELTA).epsilon)
-    turned, fewer = Sight(studies[::-1], "me"), Sight(studies[:-1], "me")
+    turned, fewer = CrossStudyViews(studies[::-1], "me"), CrossStudyViews(studies[:-1], "me")
     for label in ("analyst", "coordinator", *NAMES):
         before, now, back = (
-            each.total(each.named(Observer.parse(label)), DELTA).epsilon for each in (fewer, sight, turned)
+            each.total(each.observer_named(Observer.parse(label)), DELTA).epsilon for each in (fewer, sight, turned)
         )
         assert before * (1 - 1e-9) <= now == pytest.approx(back, rel=1e-9), "the order of studies does not matter"
 
 
 @settings(max_examples=5)
 @given(st.lists(published(), min_size=4, max_size=7), st.data())
-def test_one_pair_of_each_figure_stands_for_all(studies: list[Told], data: st.DataObject) -> None:
+def test_one_pair_of_each_figure_stands_for_all(studies: list[DisclosedStudy], data: st.DataObject) -> None:
     """With more parties than are listed one by one, no pair learns more than some pair that is listed."""
     renamed = []
     for number in range(len(studies)):  # the same few shapes, and a stranger in each
@@ -438,8 +444,10 @@ def test_one_pair_of_each_figure_stands_for_all(studies: list[Told], data: st.Da
         owners, committee = (tuple(map(names.get, group)) for group in (told.trust.owners, told.trust.committee))
         shares = tuple((names[owner], size) for owner, size in told.events[0].shares)
         renamed.append(told_by(replace(told.events[0], shares=shares), Trust(owners, committee, told.trust.threshold)))
-    sight = Sight(renamed, "me")
-    listed = max((sight.total(who, DELTA).epsilon for who in sight.capped(Budget("pair", 1.0, DELTA))), default=0.0)
+    sight = CrossStudyViews(renamed, "me")
+    listed = max(
+        (sight.total(who, DELTA).epsilon for who in sight.observers_of_cap(Budget("pair", 1.0, DELTA))), default=0.0
+    )
     others = [who for who in sight.everybody.somebodies if not sight.everybody.is_own(who)]
     for who in map(sight.group, combinations(others, 2)):
         if sight._is_within_somewhere(who):
@@ -459,21 +467,21 @@ def timed(tmp_path: Path, wall: Clock) -> Ledger:
     return Ledger(tmp_path / "ledger.sqlite", clock=wall)
 
 
-def month(times: int) -> Period:
+def month(times: int) -> CapPeriod:
     """Thirty days, room for so many of our releases."""
-    return Period(30, (Budget("analyst", cost(times=times) * 1.0001, DELTA),))
+    return CapPeriod(30, (Budget("analyst", cost(times=times) * 1.0001, DELTA),))
 
 
-def spend(mine: Ledger, *periods: Period, caps: tuple[Budget, ...] = ()) -> None:
+def spend(mine: Ledger, *periods: CapPeriod, caps: tuple[Budget, ...] = ()) -> None:
     mine.reserve("s", "", [EVENT], TRUST, caps, periods)
 
 
 def spent_in(mine: Ledger, days: float | None = None) -> float:
-    return mine.spent(Observer.analyst(), DELTA, days=days)
+    return mine.epsilon_spent(Observer.analyst(), DELTA, days=days)
 
 
 def test_the_date_waits_for_as_many_as_are_needed_and_what_never_fits_has_none(timed: Ledger, wall: Clock) -> None:
-    never = Period(7, (Budget("analyst", cost() / 2, DELTA),))
+    never = CapPeriod(7, (Budget("analyst", cost() / 2, DELTA),))
     assert "aged out" not in refused(BudgetError, "BU002", "7", spend, timed, never)
     for day in range(4):
         wall.shows(day)
@@ -496,7 +504,7 @@ def test_the_cap_for_ever_stays_when_a_period_has_aged_out(timed: Ledger, wall: 
 
 
 def test_periods_by_observer_and_several_at_once(timed: Ledger, wall: Clock) -> None:
-    periods = [Period(7, (Budget("shop", cost("shop") * 1.0001, DELTA),)), month(2)]
+    periods = [CapPeriod(7, (Budget("shop", cost("shop") * 1.0001, DELTA),)), month(2)]
     for day, full in ((0, ""), (3, "7"), (8, ""), (16, "30")):
         wall.shows(day)
         if full:
@@ -554,7 +562,7 @@ def test_under_a_clock_that_only_ran_ahead_no_counted_entry_seems_older_than_it_
     """Entry i is written at day i by a right clock, or later by one that is ahead; now is day n."""
     *written, now = [START + timedelta(days=day) for day in range(len(steps) + 1)]
     stored = [(when + timedelta(days=error), released) for when, (error, released) in zip(written, steps, strict=True)]
-    for counts, when, (_, released) in zip(dates(stored, now), written, steps, strict=True):
+    for counts, when, (_, released) in zip(effective_dates(stored, now), written, steps, strict=True):
         assert released or counts >= when
 
 
@@ -562,7 +570,7 @@ def test_under_a_clock_that_only_ran_ahead_no_counted_entry_seems_older_than_it_
 def test_under_a_clock_that_was_set_back_no_entry_seems_older_than_the_one_before(errors: list[int]) -> None:
     now = START + timedelta(days=len(errors))
     stored = [(START + timedelta(days=day + error), False) for day, error in enumerate(errors)]
-    found = dates(stored, now)
+    found = effective_dates(stored, now)
     assert found == sorted(found)
     assert all(counts >= when for counts, (when, _) in zip(found, stored, strict=True))
 
@@ -571,13 +579,13 @@ def test_what_is_left_in_a_period_and_a_period_has_a_length(timed: Ledger, wall:
     for day in (0, 40):
         wall.shows(day)
         spend(timed)
-    found = timed.left([Budget("analyst", 50, DELTA)], [Period(30, (Budget("analyst", 20, DELTA),))])
+    found = timed.remaining([Budget("analyst", 50, DELTA)], [CapPeriod(30, (Budget("analyst", 20, DELTA),))])
     assert [(left.who, left.days, left.epsilon) for left in found] == [
         ("analyst", None, 50), ("others", None, 50), ("analyst", 30, 20),
     ]  # fmt: skip
     assert (found[0].spent, found[2].spent) == (cost(times=2), cost())
     for days in (0, -1, float("nan"), float("inf"), 40000):
-        refused(PrivacyError, "PR036", Period, days, (Budget("analyst", 1, DELTA),))
+        refused(PrivacyError, "PR036", CapPeriod, days, (Budget("analyst", 1, DELTA),))
 
 
 STATES = st.sampled_from(["reserved", "sent", "committed", "released"])
@@ -593,14 +601,14 @@ def test_of_the_entries_before_a_period_nothing_is_needed(
     with mine._file.writing() as base:
         for offset, state in history:
             at = (START + timedelta(days=offset)).isoformat(timespec="milliseconds")
-            number = add(base, "s", "d", at, "[]", TRUST.to_json())
+            number = insert_entry(base, "s", "d", at, "[]", TRUST.to_json())
             if state != "reserved":
-                append(base, number, state, at)
+                append_change(base, number, state, at)
     stored = [(START + timedelta(days=offset), state == "released") for offset, state in history]
     early = [state != "committed" for _, state in history]
     begin = START - timedelta(days=days)
-    within = [each for each, at in zip(early, dates(stored, START), strict=True) if at > begin]
-    assert mine.ended_early(days=days) == sum(within)
-    assert mine.ended_early() == sum(early)
-    late, after = ahead(stored, START)
+    within = [each for each, at in zip(early, effective_dates(stored, START), strict=True) if at > begin]
+    assert mine.count_aborted_studies(days=days) == sum(within)
+    assert mine.count_aborted_studies() == sum(early)
+    late, after = find_future_dates(stored, START)
     assert mine.note_time() == (late and after is None)

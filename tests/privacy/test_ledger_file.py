@@ -16,11 +16,9 @@ from pathlib import Path
 import pytest
 
 from colonnade.errors import LedgerError
-from colonnade.privacy.ledger import Ledger, convert as converting, file
-from colonnade.privacy.ledger.chain import GENESIS
-from colonnade.privacy.ledger.convert import convert
-from colonnade.privacy.ledger.file import add, append, at_once
-from colonnade.privacy.ledger.layout import into_wal
+from colonnade.privacy.ledger import Ledger, conversion as converting, storage
+from colonnade.privacy.ledger.conversion import convert_ledger
+from colonnade.privacy.ledger.storage import GENESIS, append_change, insert_entry, kept_open, switch_to_wal
 from colonnade.privacy.observers import Observer
 from tests.support.errors import raises, refused
 from tests.support.ledgers import DELTA, EVENT, TRUST, altered, keys
@@ -200,10 +198,10 @@ def test_what_is_hashed_is_what_was_asked_for(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as base:
         base.execute(MORE_NOISE.format(name="evil"))
         with raises(LedgerError, "LE028", "5"):
-            add(base, "s", "d", "2031-01-01T00:00:00+00:00", f"[{EVENT.to_json()}]", TRUST.to_json())
+            insert_entry(base, "s", "d", "2031-01-01T00:00:00+00:00", f"[{EVENT.to_json()}]", TRUST.to_json())
         base.execute("DROP TRIGGER evil")
         base.execute(f"{swap} VALUES (NEW.id, NEW.entry, '1999', NEW.state); END")
-        refused(LedgerError, "LE029", "4", append, base, 4, "released", "2031-01-01T00:00:00+00:00")
+        refused(LedgerError, "LE029", "4", append_change, base, 4, "released", "2031-01-01T00:00:00+00:00")
 
 
 def test_the_file_is_append_only_and_durable(path: Path) -> None:
@@ -215,7 +213,7 @@ def test_the_file_is_append_only_and_durable(path: Path) -> None:
     with raises(LedgerError, "LE017", "append-only"), Ledger(path)._file.writing() as base:
         base.execute("INSERT OR REPLACE INTO entries SELECT id, 'other', digest, created, events, trust FROM entries")
     with closing(sqlite3.connect(":memory:")) as base:
-        refused(LedgerError, "LE033", "memory", into_wal, base)  # a place without a log is refused
+        refused(LedgerError, "LE033", "memory", switch_to_wal, base)  # a place without a log is refused
 
 
 def test_looking_leaves_no_trace(path: Path, written: bytes) -> None:
@@ -243,14 +241,14 @@ def test_a_new_ledger_is_private_whatever_its_name_and_the_mask(tmp_path: Path) 
     (tmp_path / "link.sqlite").symlink_to(tmp_path / "real.sqlite")
     before = os.umask(0)
     try:
-        made = [Ledger(tmp_path / name).made for name in NAMES]
+        made = [Ledger(tmp_path / name).created for name in NAMES]
     finally:
         os.umask(before)
     assert made == [True] * 3
     for name in NAMES:
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
         Ledger(tmp_path / name).reserve("s", "", [EVENT], TRUST, [])
-        assert (Ledger(tmp_path / name).made, len(Ledger(tmp_path / name).entries())) == (False, 1)
+        assert (Ledger(tmp_path / name).created, len(Ledger(tmp_path / name).entries())) == (False, 1)
     assert (tmp_path / "link.sqlite").is_symlink()
     assert (tmp_path / "real.sqlite").is_file()
 
@@ -262,7 +260,7 @@ def test_an_unreadable_entry_is_not_counted_as_nothing_and_altered_ones_show(pat
     assert ledger.entries()[0].events == (), "what the file holds is what counts"
     refused(LedgerError, "LE020", ledger.verify)
     altered(path, "UPDATE entries SET events = '[{}]' WHERE id = 1", guarded=False)
-    for action in (ledger.entries, lambda: ledger.spent(Observer.analyst(), DELTA)):
+    for action in (ledger.entries, lambda: ledger.epsilon_spent(Observer.analyst(), DELTA)):
         refused(LedgerError, "PR027", action)
 
 
@@ -273,13 +271,13 @@ def test_an_unreadable_entry_is_not_counted_as_nothing_and_altered_ones_show(pat
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The connections that were made."""
     found: list[Path] = []
-    real = file._connected
+    real = storage._connect
 
     def noted(path: Path, way: str) -> sqlite3.Connection:
         found.append(path)
         return real(path, way)
 
-    monkeypatch.setattr(file, "_connected", noted)
+    monkeypatch.setattr(storage, "_connect", noted)
     return found
 
 
@@ -295,21 +293,21 @@ def studies(path: Path) -> list[str]:
 
 
 def test_several_uses_open_it_once_and_leave_a_whole_file(path: Path, opened: list[Path], tmp_path: Path) -> None:
-    with at_once(path):
+    with kept_open(path):
         reserve(path, "s4")
-        with at_once(path):
+        with kept_open(path):
             assert Ledger(path).studies == 4
         reserve(path, "s5")
     assert len(opened) == 1
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ledger.sqlite"], "its log is in it"
     assert studies(path) == ["s4", "s5"]
     assert len(opened) > 1, "outside it is opened anew"
-    with at_once(tmp_path / "new.sqlite"):
-        assert Ledger(tmp_path / "new.sqlite").made
+    with kept_open(tmp_path / "new.sqlite"):
+        assert Ledger(tmp_path / "new.sqlite").created
 
 
 def test_others_write_in_between_and_an_error_in_one_use_changes_nothing(path: Path) -> None:
-    with at_once(path), ThreadPoolExecutor(1) as others:
+    with kept_open(path), ThreadPoolExecutor(1) as others:
         ledger = Ledger(path)
         others.submit(reserve, path, "theirs").result()
         assert ledger.studies == 4
@@ -326,7 +324,7 @@ def test_others_write_in_between_and_an_error_in_one_use_changes_nothing(path: P
 
 def test_a_file_that_is_put_in_its_place_is_the_one_that_is_used(path: Path, tmp_path: Path) -> None:
     shutil.copy(path, tmp_path / "copy")
-    with at_once(path):
+    with kept_open(path):
         known = Ledger(path)
         assert known.studies == 3
         os.replace(tmp_path / "copy", path)
@@ -341,7 +339,7 @@ def test_a_file_that_is_put_in_its_place_is_the_one_that_is_used(path: Path, tmp
 
 def test_a_forked_process_opens_it_for_itself(path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     child = os.getpid() + 1
-    with at_once(path):
+    with kept_open(path):
         monkeypatch.setattr(os, "getpid", lambda: child)
         before = len(opened)
         assert Ledger(path).studies == 3
@@ -367,21 +365,21 @@ def test_entries_and_head_stay_and_the_old_file_is_kept(earlier: tuple[int, Path
     before, head = Ledger(path).entries(), Ledger(path).head
     link = tmp_path / "link.sqlite"
     link.symlink_to(path)  # through a link the file itself is converted
-    done = convert(link)
+    done = convert_ledger(link)
     assert (done.version, done.entries, done.head, done.chained) == (number, len(before), head, number > 1)
-    assert done.kept == path.with_name(f"ledger.sqlite.version-{number}")
-    assert done.kept.stat().st_mode & 0o777 == 0o600
-    assert (version(path), version(done.kept)) == (3, number)
+    assert done.kept_path == path.with_name(f"ledger.sqlite.version-{number}")
+    assert done.kept_path.stat().st_mode & 0o777 == 0o600
+    assert (version(path), version(done.kept_path)) == (3, number)
     Ledger(path).verify(head)
-    assert Ledger(path).entries() == Ledger(done.kept).entries() == before
+    assert Ledger(path).entries() == Ledger(done.kept_path).entries() == before
     assert link.is_symlink()
     left = {each.name for each in tmp_path.iterdir() if not each.name.endswith(("-wal", "-shm"))}
-    assert left == {path.name, done.kept.name, link.name}
+    assert left == {path.name, done.kept_path.name, link.name}
 
 
 def test_a_ledger_of_this_version_is_left_alone_and_none_is_made(path: Path, written: bytes) -> None:
-    assert convert(path) is None
-    refused(LedgerError, "LE012", convert, path.with_name("none.sqlite"))
+    assert convert_ledger(path) is None
+    refused(LedgerError, "LE012", convert_ledger, path.with_name("none.sqlite"))
     assert path.read_bytes() == written
     assert list(path.parent.iterdir()) == [path]
 
@@ -392,21 +390,21 @@ def test_a_refusal_or_a_failure_half_way_changes_nothing(
     number, path = earlier
     before, kept = Ledger(path).entries(), path.with_name(f"{path.name}.version-{number}")
     kept.write_bytes(b"the only copy")
-    refused(LedgerError, "LE042", "version-", convert, path)
+    refused(LedgerError, "LE042", "version-", convert_ledger, path)
     assert kept.read_bytes() == b"the only copy"
     kept.unlink()
-    found, heads = iter([converting.version_of, lambda base: 3]), iter("ab")
+    found, heads = iter([converting.file_version, lambda base: 3]), iter("ab")
     for code, name, seems in (
         ("LE041", "version_of", lambda base: next(found)(base)),  # at first, and in the copy: another process was first
         ("LE040", "head", lambda base: next(heads)),  # the copy and the ledger seem to have different heads
     ):
         with monkeypatch.context() as other:
             other.setattr(converting, name, seems)
-            refused(LedgerError, code, convert, path)
+            refused(LedgerError, code, convert_ledger, path)
     assert Ledger(path).entries() == before
     if number == 2:
         altered(path, "DROP TRIGGER entries_stay", "UPDATE entries SET study = 'x' WHERE id = 1", guarded=False)
-        refused(LedgerError, "LE020", convert, path)
+        refused(LedgerError, "LE020", convert_ledger, path)
     assert version(path) == number
 
 
@@ -416,21 +414,21 @@ def test_what_is_only_in_the_log_is_kept_too(earlier: tuple[int, Path]) -> None:
         base.execute("PRAGMA journal_mode = WAL")
         base.execute("BEGIN")
         base.execute("SELECT count(*) FROM entries").fetchone()
-        done = convert(path)
+        done = convert_ledger(path)
         assert Path(f"{path}-wal").stat().st_size > 0
-        alone = shutil.copyfile(done.kept, path.parent / "alone.sqlite")
+        alone = shutil.copyfile(done.kept_path, path.parent / "alone.sqlite")
         assert (version(alone), len(Ledger(alone).entries())) == (number, done.entries)
 
 
 def test_a_ledger_of_the_first_version_is_chained_when_something_is_written(tmp_path: Path) -> None:
     path = shutil.copyfile(FIXTURES / EARLIER[1], tmp_path / "ledger.sqlite")
     before, ledger = path.read_bytes(), Ledger(path)
-    entries, spent, head = ledger.entries(), ledger.spent(Observer.analyst(), DELTA), ledger.head
+    entries, spent, head = ledger.entries(), ledger.epsilon_spent(Observer.analyst(), DELTA), ledger.head
     refused(LedgerError, "LE024", ledger.verify)
     assert not ledger.chained
     assert path.read_bytes() == before, "who only looks changes nothing"
     ledger.reserve("new", "", [EVENT], TRUST, [])
     assert (ledger.chained, ledger.upgraded, version(path)) == (True, True, 3)
     assert ledger.entries()[: len(entries)] == entries
-    assert ledger.spent(Observer.analyst(), DELTA) > spent
+    assert ledger.epsilon_spent(Observer.analyst(), DELTA) > spent
     ledger.verify(head=head)

@@ -21,8 +21,8 @@ import pytest
 
 from colonnade.disk import writing
 from colonnade.errors import BudgetError, LedgerError
-from colonnade.models.files import replace_private, write_together
-from colonnade.privacy.ledger import Entry, Ledger, convert as converting, layout
+from colonnade.models.serialization import replace_private, write_together
+from colonnade.privacy.ledger import Ledger, LedgerEntry, conversion as converting, storage
 from colonnade.privacy.observers import Observer
 from tests.support.errors import refused
 from tests.support.ledgers import DELTA, EVENT, TRUST, cap, cost
@@ -49,7 +49,7 @@ def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def reserve(ledger: Ledger, caps=()) -> Entry:
+def reserve(ledger: Ledger, caps=()) -> LedgerEntry:
     return ledger.reserve("s", "", [EVENT], TRUST, caps)
 
 
@@ -71,7 +71,7 @@ def _spends(path: Path) -> bool:
 
 def _makes(path: Path) -> bool:
     TOGETHER.wait(60)
-    return Ledger(path).made
+    return Ledger(path).created
 
 
 def _makes_without_links(path: Path) -> bool:
@@ -97,18 +97,18 @@ def test_of_many_processes_one_spends_the_remainder_and_one_makes_the_file(tmp_p
 
 
 def test_what_somebody_else_is_making_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, fill = tmp_path / "l.sqlite", layout._fill
+    path, fill = tmp_path / "l.sqlite", storage._fill
 
     def slowly(new: Path) -> None:
         fill(new)
         monkeypatch.undo()
         before = names(tmp_path)
-        writing.sweep(path)
+        writing.remove_leftovers(path)
         assert (len(before), names(tmp_path)) == (1, before)
-        assert Ledger(path).made, "another one is quicker"
+        assert Ledger(path).created, "another one is quicker"
 
-    monkeypatch.setattr(layout, "_fill", slowly)
-    assert not Ledger(path).made
+    monkeypatch.setattr(storage, "_fill", slowly)
+    assert not Ledger(path).created
     assert names(tmp_path) == ["l.sqlite"]
 
 
@@ -136,7 +136,7 @@ def test_a_ledger_is_read_where_nothing_may_be_written() -> None:
                 os.setuid(NOBODY)
             ledger = Ledger(shelf / "ledger.sqlite")
             ledger.verify(ledger.head)
-            assert (ledger.spent(ANALYST, DELTA), len(ledger.lines())) == (cost(), 1)
+            assert (ledger.epsilon_spent(ANALYST, DELTA), len(ledger.lines())) == (cost(), 1)
             ledger.check("s", [EVENT], TRUST, [])
             refused(LedgerError, "LE017", reserve, ledger)
 
@@ -167,7 +167,7 @@ def test_a_killed_process_gives_nothing_back_and_leaves_a_usable_ledger(tmp_path
     assert in_child(lambda: die(STATES[state](ledger))) == -signal.SIGKILL
     ledger.verify()
     assert [entry.state for entry in ledger.entries()] == [state] * bool(state)
-    assert ledger.spent(ANALYST, DELTA) == (cost() if state else 0)
+    assert ledger.epsilon_spent(ANALYST, DELTA) == (cost() if state else 0)
 
 
 def kill(module, name: str, when: str, task, *words) -> None:
@@ -192,7 +192,7 @@ BOTH = ("before", "after")
 @pytest.mark.parametrize("when", BOTH)
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(layout, "_fill"), (layout, "_check_whole"), (os, "link"), (shutil, "rmtree")],
+    [(storage, "_fill"), (storage, "_check_whole"), (os, "link"), (shutil, "rmtree")],
     ids=["fill", "check", "link", "rmtree"],
 )
 def test_a_process_that_is_killed_leaves_a_whole_ledger_or_none_and_the_next_one_sweeps(
@@ -202,7 +202,7 @@ def test_a_process_that_is_killed_leaves_a_whole_ledger_or_none_and_the_next_one
     kill(module, name, when, Ledger, path)
     was_there = path.exists()
     ledger = Ledger(path)
-    assert ledger.made is not was_there
+    assert ledger.created is not was_there
     reserve(ledger)
     ledger.verify()
     assert names(tmp_path) == ["l.sqlite"]
@@ -227,10 +227,10 @@ def test_after_a_crash_a_ledger_is_converted_again(file: str, number: int, at: s
     path, kept = tmp_path / "ledger.sqlite", tmp_path / f"ledger.sqlite.version-{number}"
     for place in (path, kept) if at == "_held" else (path,):
         shutil.copyfile(Path(__file__).parents[1] / "fixtures" / "ledger" / file, place)
-    kill(converting, at, "before", converting.convert, path)
+    kill(converting, at, "before", converting.convert_ledger, path)
     assert Ledger(path).entries()
-    done = converting.convert(path)
-    assert (done.kept, done.version) == (kept, number)
+    done = converting.convert_ledger(path)
+    assert (done.kept_path, done.version) == (kept, number)
     assert not any(name.endswith(".new") for name in names(tmp_path))
 
 
@@ -312,7 +312,7 @@ DONE = {"release-done": ("released",), "mark_sent-done": ("sent", "committed"), 
 def live(path: Path, mouth: int) -> None:
     """Reserve, send, commit and release without end, and say each step before it and after it."""
 
-    def say(word: str, entry: Entry) -> None:
+    def say(word: str, entry: LedgerEntry) -> None:
         os.write(mouth, f"{word} {entry.id}\n".encode())
 
     ledger = Ledger(path)
@@ -355,7 +355,7 @@ def check(path: Path, said: set[tuple[str, int]], rounds: int) -> None:
         if word == "mark_sent-done":
             refused(LedgerError, "LE006", "released", ledger.release, now[number])
     counted = sum(entry.state != "released" for entry in now.values())
-    assert ledger.spent(ANALYST, DELTA) == pytest.approx(cost(times=counted) if counted else 0, rel=1e-9)
+    assert ledger.epsilon_spent(ANALYST, DELTA) == pytest.approx(cost(times=counted) if counted else 0, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -22,17 +22,17 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import BudgetError, LedgerError
 from colonnade.privacy import Adjacency, Budget, Ledger, Observer, Trust, accountant, ledger as book, parse_budgets
 from colonnade.privacy.events import Event, view
-from colonnade.privacy.ledger import sums as summing
-from colonnade.privacy.ledger.caps import Period
-from colonnade.privacy.ledger.costs import _HIDDEN, _SECRET, costs, keeps
-from colonnade.privacy.ledger.groups import Across, Sight, seen_by, seen_by_anybody
-from colonnade.privacy.ledger.people import Told
+from colonnade.privacy.ledger import cost_cache as summing
+from colonnade.privacy.ledger.caps import CapPeriod
+from colonnade.privacy.ledger.coalitions import CrossStudyObserver, CrossStudyViews, views_of_anybody, views_of_group
+from colonnade.privacy.ledger.cost_cache import _HIDDEN, _SECRET, keeps_cap, sum_costs
+from colonnade.privacy.ledger.participants import DisclosedStudy
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
     PoissonSampled,
     RandomisedResponse,
-    Repeated,
+    RepeatedRelease,
     SkellamRelease,
 )
 from tests.support.errors import refused
@@ -45,7 +45,7 @@ MANY = 69
 AFTER = MANY + MANY // 20 + 2
 """Days after which the clock of the filled ledger goes on."""
 ANALYST = Observer.analyst()
-MONTH = Period(30, parse_budgets({"analyst": 9.0}, DELTA))
+MONTH = CapPeriod(30, parse_budgets({"analyst": 9.0}, DELTA))
 
 
 def study(number: int, noise: int = 10**16, owners: tuple[str, ...] = OWNERS) -> SkellamRelease:
@@ -53,7 +53,7 @@ def study(number: int, noise: int = 10**16, owners: tuple[str, ...] = OWNERS) ->
     return release(owners, noise + number)
 
 
-def reserve(ledger: Ledger, number: int, caps=ROOM, periods=(), trust: Trust = TRUST) -> book.Entry:
+def reserve(ledger: Ledger, number: int, caps=ROOM, periods=(), trust: Trust = TRUST) -> book.LedgerEntry:
     event = study(number, owners=trust.owners)
     return ledger.reserve(f"s{number}", "", [event], trust, caps, periods, keys(*trust.owners))
 
@@ -96,9 +96,9 @@ def ledger(tmp_path) -> Ledger:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The events of every entry that the ledger reads back from its file, also where equal texts were read before."""
     seen: list[object] = []
-    real = book.read_told
+    real = book.read_study
 
-    def counted(events: str, trust: str, people: str | None) -> Told:
+    def counted(events: str, trust: str, people: str | None) -> DisclosedStudy:
         seen.append(events)
         return real(events, trust, people)
 
@@ -128,22 +128,22 @@ def test_who_was_met_and_how_studies_ended_is_known_without_reading_events(
     ledger: Ledger, parsed: list[object]
 ) -> None:
     entries = ledger.entries()
-    assert ledger.met() == book.limits.labels([entry.told for entry in entries], "bank")
+    assert ledger.names_met() == book.limits.labels([entry.content for entry in entries], "bank")
     parsed.clear()
-    assert ledger.met() == {*OWNERS, "coordinator"}
+    assert ledger.names_met() == {*OWNERS, "coordinator"}
     assert [ledger.state(entry) for entry in entries[2:5]] == ["reserved", "released", "reserved"]
     assert ledger.state(replace(entries[0], id=MANY + 1)) == "gone"
-    ledger.ended_early(days=30)
+    ledger.count_aborted_studies(days=30)
     assert not ledger.note_time()
     assert parsed == []
 
 
 def test_sums_and_everything_composed_anew_agree_on_where_a_cap_ends(ledger: Ledger) -> None:
     """Just above what is spent after the next study it is accepted, just below it is refused; so without sums."""
-    entries = [entry.told for entry in ledger.entries() if entry.state != "released"]
-    sight = Sight([*entries, Told((study(MANY),), TRUST, entries[0].people)], "bank")
+    entries = [entry.content for entry in ledger.entries() if entry.state != "released"]
+    sight = CrossStudyViews([*entries, DisclosedStudy((study(MANY),), TRUST, entries[0].people)], "bank")
     for who in ("analyst", "shop", "others", "coordinator"):
-        after = sight.total(sight.named(Observer.parse(who)), DELTA).epsilon
+        after = sight.total(sight.observer_named(Observer.parse(who)), DELTA).epsilon
         others = [Budget("others", 1000.0, DELTA)] * (who != "others")
         check(ledger, MANY, [Budget(who, after * 1.00001, DELTA), *others])
         refused(BudgetError, "BU002", who, check, ledger, MANY, [Budget(who, after * 0.9999, DELTA), *others])
@@ -152,7 +152,7 @@ def test_sums_and_everything_composed_anew_agree_on_where_a_cap_ends(ledger: Led
 def test_sums_are_made_anew_before_anything_is_composed_anew(
     ledger: Ledger, parsed: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(book.Accounts, "refusals", None)
+    monkeypatch.setattr(book.SpendingAccounts, "refusals", None)
     old = ledger.entries()[1]
     parsed.clear()
     ledger.release(old)
@@ -178,7 +178,7 @@ def test_sums_are_made_anew_before_anything_is_composed_anew(
     ],
 )
 def test_sums_that_were_altered_are_made_anew(ledger: Ledger, statement: str, parsed: list[object]) -> None:
-    tight = [Budget(who, ledger.spent(Observer.parse(who), DELTA), DELTA) for who in ("analyst", "others")]
+    tight = [Budget(who, ledger.epsilon_spent(Observer.parse(who), DELTA), DELTA) for who in ("analyst", "others")]
     altered(ledger.path, statement)
     refused(BudgetError, "BU002", reserve, ledger, MANY, tight)
     parsed.clear()
@@ -239,7 +239,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("change", UNREADABLE.values(), ids=UNREADABLE)
 def test_sums_that_were_sealed_anew_and_cannot_be_right_are_made_anew(short, change, parsed):
-    period = Period(30_000, (Budget("analyst", short.spent(ANALYST, DELTA), DELTA),))
+    period = CapPeriod(30_000, (Budget("analyst", short.spent(ANALYST, DELTA), DELTA),))
     sealed_anew(short.path, change)
     short.verify()
     refused(BudgetError, "BU002", check, short, MANY, periods=[period])
@@ -279,7 +279,7 @@ def test_a_new_party_and_a_new_cap_are_summed_from_the_entries_once(ledger: Ledg
     assert parsed == [], "who was never met sees of the past what an outsider sees"
     reserve(ledger, MANY + 1, parse_budgets(50.0, DELTA))
     assert parsed == [], "what bounds every group shows that this cap is kept"
-    coordinator, others = (ledger.spent(Observer.parse(who), DELTA) for who in ("coordinator", "others"))
+    coordinator, others = (ledger.epsilon_spent(Observer.parse(who), DELTA) for who in ("coordinator", "others"))
     assert 1.1 * coordinator < others
     caps = [Budget("coordinator", 1.1 * coordinator, DELTA), Budget("others", 50.0, DELTA)]
     parsed.clear()
@@ -303,15 +303,15 @@ def test_a_large_study_or_many_acquaintances_do_not_make_a_ledger_read_everythin
 
 def test_a_period_counts_only_its_days_also_by_sums(ledger: Ledger, parsed: list[object]) -> None:
     now = opened(ledger.path, clock=Clock(AFTER))
-    spent = {days: now.spent(ANALYST, DELTA, days=days) for days in (100.0, 30.0, None)}
+    spent = {days: now.epsilon_spent(ANALYST, DELTA, days=days) for days in (100.0, 30.0, None)}
     assert spent[30.0] < spent[None] / 1.3
     for days in (100.0, 30.0):
         parsed.clear()
-        check(now, 1, periods=[Period(days, (Budget("analyst", spent[days] * 1.5 + 1, DELTA),))])
+        check(now, 1, periods=[CapPeriod(days, (Budget("analyst", spent[days] * 1.5 + 1, DELTA),))])
         assert parsed == []
     back = opened(ledger.path, clock=Clock(-9))  # a clock that was set back drops nothing
     for which, days, most in ((now, 30, spent[30.0]), (back, 1, spent[None])):
-        period = Period(days, (Budget("analyst", most, DELTA),))
+        period = CapPeriod(days, (Budget("analyst", most, DELTA),))
         refused(BudgetError, "BU002", str(days), reserve, which, MANY, periods=[period])
 
 
@@ -326,12 +326,12 @@ def events(draw: st.DrawFn) -> Event:
     whole, scale = tuple((owner, Fraction(1)) for owner in OWNERS), Fraction(draw(st.integers(10**5, 10**7)))
     noisy = draw(st.sampled_from([SkellamRelease, DiscreteGaussianRelease]))("m", *numbers)
     rate = Fraction(draw(st.integers(1, 99)), 100)
-    batches = [Repeated(PoissonSampled(noisy, rate, known), draw(st.integers(1, 9))) for known in ((), OWNERS)]
+    batches = [RepeatedRelease(PoissonSampled(noisy, rate, known), draw(st.integers(1, 9))) for known in ((), OWNERS)]
     return draw(
         st.sampled_from(
             [
                 noisy,
-                Repeated(noisy, draw(st.integers(1, 5))),
+                RepeatedRelease(noisy, draw(st.integers(1, 5))),
                 *batches,
                 DiscreteLaplaceRelease("l", whole, 3, scale, l1, factor * l1),
                 RandomisedResponse("r", Fraction(draw(st.integers(101, 400)), 100), 2, "clinic"),
@@ -346,9 +346,9 @@ def test_costs_never_show_less_than_the_accountant_proves(told: list[Event], who
     told_how_many = any(isinstance(event, RandomisedResponse) for event in told)
     relation = Adjacency.ADD_REMOVE if who == "analyst" and not told_how_many else Adjacency.REPLACE
     seen = [view(event, Observer.parse(who), TRUST, relation) for event in told]
-    total, proven = costs(seen), accountant.epsilon(seen, DELTA).epsilon
+    total, proven = sum_costs(seen), accountant.epsilon(seen, DELTA).epsilon
     for factor in (0.01, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0001, 1.1, 2.0, 100.0):
-        if 0 < (epsilon := proven * factor) < 1e6 and keeps(Budget("analyst", epsilon, DELTA), total, relation):
+        if 0 < (epsilon := proven * factor) < 1e6 and keeps_cap(Budget("analyst", epsilon, DELTA), total, relation):
             assert proven <= epsilon or accountant.delta(seen, epsilon) <= DELTA
 
 
@@ -376,12 +376,12 @@ def messages(draw: st.DrawFn) -> Event:
 )
 def test_what_bounds_everybody_is_at_least_what_each_group_learns(told: list[Event], trust: Trust) -> None:
     known = {*trust.owners, "coordinator"}
-    study = Told(tuple(event for event in told if {name for name, _ in event.marks()} <= known), trust)
-    bound = list(seen_by_anybody(study))
+    study = DisclosedStudy(tuple(event for event in told if {name for name, _ in event.marks()} <= known), trust)
+    bound = list(views_of_anybody(study))
     groups = [frozenset(group) for size in range(5) for group in combinations(study.names, size)]
     for group in groups:
-        seen = list(seen_by(study, group, Across("", group, held=True), Adjacency.REPLACE))
-        more = costs(seen) > costs(bound) * (1 + 1e-12)
+        seen = list(views_of_group(study, group, CrossStudyObserver("", group, held=True), Adjacency.REPLACE))
+        more = sum_costs(seen) > sum_costs(bound) * (1 + 1e-12)
         more[_HIDDEN] = more[_SECRET] = False  # the bound may know the batches, and be counted without this route
         assert not np.any(more)
 
@@ -389,4 +389,4 @@ def test_what_bounds_everybody_is_at_least_what_each_group_learns(told: list[Eve
 def test_costs_of_noise_alone_are_as_tight_as_the_accountant() -> None:
     seen = [view(study(number, 10**14), Observer.party("bank"), TRUST, Adjacency.REPLACE) for number in range(40)]
     proven = accountant.epsilon(seen, DELTA).epsilon
-    assert keeps(Budget("party", proven * (1 + 1e-6), DELTA), costs(seen), Adjacency.REPLACE)
+    assert keeps_cap(Budget("party", proven * (1 + 1e-6), DELTA), sum_costs(seen), Adjacency.REPLACE)

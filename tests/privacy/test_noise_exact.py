@@ -10,39 +10,39 @@ import pytest
 from flint import arb, ctx, fmpq
 from mpmath import mp
 
-from colonnade.privacy.noise import laws, strips as module
-from colonnade.privacy.noise.laws import TAIL, Gaussian, Laplace, Law, Polya, Skellam
-from colonnade.privacy.noise.strips import BAND, TICKET_BITS, Strips, strips
+from colonnade.privacy.noise import mass_functions, strip_sampler as module
+from colonnade.privacy.noise.mass_functions import TAIL, GaussianMass, LaplaceMass, MassFunction, PolyaMass, SkellamMass
+from colonnade.privacy.noise.strip_sampler import BAND, TICKET_BITS, StripTable, strip_table
 from colonnade.randomness import Stream
 
 LAWS = [
-    Gaussian(Fraction(1, 4)),
-    Gaussian(Fraction(70_000)),
-    Gaussian(Fraction(10**24 + 1, 3)),
-    Gaussian(Fraction(1 << 118)),
-    Skellam(Fraction(1, 10**9)),
-    Skellam(Fraction(1, 3)),
-    Skellam(Fraction(16_383)),
-    Skellam(Fraction(16_384)),
-    Skellam(Fraction(65_535)),
-    Skellam(Fraction(65_536)),
-    Skellam(Fraction(2 * 10**6)),
-    Skellam(Fraction(2 * 10**24)),
-    Laplace(Fraction(3, 10)),
-    Laplace(Fraction(10**12 + 1, 7)),
-    Laplace(Fraction(1 << 55)),
-    Polya(Fraction(3, 10), 2),
-    Polya(Fraction(12345, 2), 2),
-    Polya(Fraction(10**6), 1000),
-    Polya(Fraction(1 << 55), 2),
-    Polya(Fraction(1 << 55), 10**9),
+    GaussianMass(Fraction(1, 4)),
+    GaussianMass(Fraction(70_000)),
+    GaussianMass(Fraction(10**24 + 1, 3)),
+    GaussianMass(Fraction(1 << 118)),
+    SkellamMass(Fraction(1, 10**9)),
+    SkellamMass(Fraction(1, 3)),
+    SkellamMass(Fraction(16_383)),
+    SkellamMass(Fraction(16_384)),
+    SkellamMass(Fraction(65_535)),
+    SkellamMass(Fraction(65_536)),
+    SkellamMass(Fraction(2 * 10**6)),
+    SkellamMass(Fraction(2 * 10**24)),
+    LaplaceMass(Fraction(3, 10)),
+    LaplaceMass(Fraction(10**12 + 1, 7)),
+    LaplaceMass(Fraction(1 << 55)),
+    PolyaMass(Fraction(3, 10), 2),
+    PolyaMass(Fraction(12345, 2), 2),
+    PolyaMass(Fraction(10**6), 1000),
+    PolyaMass(Fraction(1 << 55), 2),
+    PolyaMass(Fraction(1 << 55), 10**9),
 ]
 BITS = 256
 TICKETS = 1 << TICKET_BITS
 every_law = pytest.mark.parametrize("law", LAWS, ids=str)
 
 
-def points(table: Strips, count: int, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
+def points(table: StripTable, count: int, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
     """Strips from the first to the last, on both sides, most of them near zero, and a random value in each."""
     near = np.argsort(np.abs(table.start), kind="stable")
     strip = near[np.unique(np.geomspace(1, len(near), count).astype(np.intp)) - 1]
@@ -64,8 +64,8 @@ class Every(Stream):
 
 
 @every_law
-def test_tickets_cover_the_law(law: Law) -> None:
-    table = strips(law)
+def test_tickets_cover_the_law(law: MassFunction) -> None:
+    table = strip_table(law)
     assert len(table.second) == len(table.first) == TICKETS
     assert np.array_equal(np.bincount(table.second), table.rest)
     assert np.array_equal(table.first[: table.taken], np.repeat(table.start, table.sure))
@@ -78,16 +78,16 @@ def test_tickets_cover_the_law(law: Law) -> None:
 
 
 SHORT = [
-    *(Gaussian(Fraction(v)) for v in (100, 10**6)),
-    *(Skellam(Fraction(v)) for v in (300, 40_000)),
-    Laplace(Fraction(1000)),
-    Polya(Fraction(1000), 2),
+    *(GaussianMass(Fraction(v)) for v in (100, 10**6)),
+    *(SkellamMass(Fraction(v)) for v in (300, 40_000)),
+    LaplaceMass(Fraction(1000)),
+    PolyaMass(Fraction(1000), 2),
 ]
 
 
 @pytest.mark.parametrize("law", SHORT, ids=str)
-def test_tickets_give_each_value_exactly_as_often_as_they_should(law: Law) -> None:
-    table = strips(law)
+def test_tickets_give_each_value_exactly_as_often_as_they_should(law: MassFunction) -> None:
+    table = strip_table(law)
     width = table.widest + 1
     out = np.empty(width << TICKET_BITS, dtype=np.int64)
     missing = table._by_ticket(out, Every(width))
@@ -102,8 +102,8 @@ def test_tickets_give_each_value_exactly_as_often_as_they_should(law: Law) -> No
 
 
 @every_law
-def test_few_proposals_are_wasted_and_undecided_coins_are_rare(law: Law, stream: Stream) -> None:
-    table = strips(law)
+def test_few_proposals_are_wasted_and_undecided_coins_are_rare(law: MassFunction, stream: Stream) -> None:
+    table = strip_table(law)
     assert table.taken > 0.95 * TICKETS
     _, kept = table._by_coin(4000, stream, BAND)
     assert kept.mean() > 0.4
@@ -112,14 +112,14 @@ def test_few_proposals_are_wasted_and_undecided_coins_are_rare(law: Law, stream:
 
 
 @every_law
-def test_refinement_decides_as_float64_does(law: Law, stream: Stream) -> None:
+def test_refinement_decides_as_float64_does(law: MassFunction, stream: Stream) -> None:
     # With the band as wide as can be, every coin that is kept has been settled by intervals.
-    table = strips(law)
+    table = strip_table(law)
     strip, value = points(table, 200, stream)
     strip = np.concatenate((strip, table.second[stream.uint64(300) >> 48]))
     value = np.concatenate((value, table.start[strip[len(value) :]]))
     coin = stream.uint64(len(strip)) >> (stream.uint64(len(strip)) % np.uint64(3))
-    plain, refined = (table.toss(strip, value, coin, stream, band) for band in (BAND, 1.0))
+    plain, refined = (table.toss_coins(strip, value, coin, stream, band) for band in (BAND, 1.0))
     assert 0 < np.count_nonzero(plain) < len(plain)
     assert np.array_equal(plain, refined)
     key = stream.bytes(32)
@@ -128,36 +128,36 @@ def test_refinement_decides_as_float64_does(law: Law, stream: Stream) -> None:
 
 
 @every_law
-def test_refinement_asks_for_bits_only_where_it_must(law: Law, stream: Stream) -> None:
-    table = strips(law)
+def test_refinement_asks_for_bits_only_where_it_must(law: MassFunction, stream: Stream) -> None:
+    table = strip_table(law)
     strip = len(table.start) // 8
     value = int(table.start[strip]) + (int(table.mask[strip]) + 1) // 2
     with ctx.workprec(320):
         exact = float(table.exact_chance(strip, value) * 256)
     for coin in range(256):
         if coin != int(exact):
-            assert table.settle(strip, value, coin, 8, stream) == (coin < exact)
-    heads = sum(table.settle(strip, value, int(exact), 8, stream) for _ in range(400))
+            assert table.settle_coin(strip, value, coin, 8, stream) == (coin < exact)
+    heads = sum(table.settle_coin(strip, value, int(exact), 8, stream) for _ in range(400))
     share = exact - int(exact)
     assert abs(heads - 400 * share) < 5 * max(1, 400 * share * (1 - share)) ** 0.5
 
 
 GIVEN = [
-    (Gaussian(Fraction(1)), lambda k: mp.exp(-(mp.mpf(k) ** 2) / 2)),
-    (Gaussian(Fraction(2500)), lambda k: mp.exp(-(mp.mpf(k) ** 2) / 5000)),
-    (Skellam(Fraction(1)), lambda k: mp.besseli(k, 1) / mp.besseli(0, 1)),
-    (Skellam(Fraction(2500)), lambda k: mp.besseli(k, 2500) / mp.besseli(0, 2500)),
-    (Laplace(Fraction(3, 10)), lambda k: mp.exp(-mp.mpf(k) * 10 / 3)),
-    (Laplace(Fraction(50)), lambda k: mp.exp(-mp.mpf(k) / 50)),
-    (Polya(Fraction(3, 10), 2), lambda k: mp.rf(mp.mpf(1) / 2, k) / mp.factorial(k) * mp.exp(-mp.mpf(k) * 10 / 3)),
-    (Polya(Fraction(50), 3), lambda k: mp.rf(mp.mpf(1) / 3, k) / mp.factorial(k) * mp.exp(-mp.mpf(k) / 50)),
+    (GaussianMass(Fraction(1)), lambda k: mp.exp(-(mp.mpf(k) ** 2) / 2)),
+    (GaussianMass(Fraction(2500)), lambda k: mp.exp(-(mp.mpf(k) ** 2) / 5000)),
+    (SkellamMass(Fraction(1)), lambda k: mp.besseli(k, 1) / mp.besseli(0, 1)),
+    (SkellamMass(Fraction(2500)), lambda k: mp.besseli(k, 2500) / mp.besseli(0, 2500)),
+    (LaplaceMass(Fraction(3, 10)), lambda k: mp.exp(-mp.mpf(k) * 10 / 3)),
+    (LaplaceMass(Fraction(50)), lambda k: mp.exp(-mp.mpf(k) / 50)),
+    (PolyaMass(Fraction(3, 10), 2), lambda k: mp.rf(mp.mpf(1) / 2, k) / mp.factorial(k) * mp.exp(-mp.mpf(k) * 10 / 3)),
+    (PolyaMass(Fraction(50), 3), lambda k: mp.rf(mp.mpf(1) / 3, k) / mp.factorial(k) * mp.exp(-mp.mpf(k) / 50)),
 ]
 
 
 @pytest.mark.parametrize(("law", "mass"), GIVEN, ids=[str(law) for law, _ in GIVEN])
-def test_the_table_and_its_tail_agree_with_other_software(law: Law, mass) -> None:
+def test_the_table_and_its_tail_agree_with_other_software(law: MassFunction, mass) -> None:
     """Tickets, and coins times their chances, are what is drawn: in proportion to masses that mpmath computes."""
-    table, reach = strips(law), law.reach
+    table, reach = strip_table(law), law.reach
     with mp.workdps(60), ctx.workprec(200):
         inside = mass(0) + 2 * sum(mass(k) for k in range(1, 3 * reach + 2))
         outside = 2 * sum(mass(k) for k in range(table.end, table.end + 2 * reach + 3))
@@ -176,7 +176,7 @@ def test_the_table_and_its_tail_agree_with_other_software(law: Law, mass) -> Non
 
 @pytest.mark.parametrize("parts", [2, 3, 10, 1000, 10**9])
 def test_lemma_p_ratio_of_gammas(parts: int) -> None:
-    law = Polya(Fraction(10**30), parts)  # so flat that only the gammas are left
+    law = PolyaMass(Fraction(10**30), parts)  # so flat that only the gammas are left
     with ctx.workprec(600):
         r = arb(1) / parts
         for v in (1, 2, 3, 7, 30, 1000, 10**6, 10**12):
@@ -190,18 +190,18 @@ def test_lemma_p_ratio_of_gammas(parts: int) -> None:
 
 
 def test_inverse_gamma_and_the_tail_of_a_difference() -> None:
-    assert 2 * Polya(Fraction(9), 2).cut == TAIL
+    assert 2 * PolyaMass(Fraction(9), 2).cut == TAIL
     for parts in (2, 3, 97, 10**6):
         with mp.workdps(40):
-            assert laws._inverse_gamma(parts) == pytest.approx(float(mp.rgamma(mp.mpf(1) / parts)), rel=1e-15)
+            assert mass_functions._inverse_gamma(parts) == pytest.approx(float(mp.rgamma(mp.mpf(1) / parts)), rel=1e-15)
 
 
 def test_ladder_agrees_with_bessel() -> None:
     for x in (Fraction(1, 7), Fraction(10), Fraction(4097, 2), Fraction(65_535)):
-        masses = laws._ladder(x)
+        masses = mass_functions._bessel_ratios(x)
         with ctx.workprec(400):
             for n in range(0, len(masses) * 3 // 4, max(1, len(masses) // 9)):
-                assert masses[n].overlaps(Skellam(x).mass(n))
+                assert masses[n].overlaps(SkellamMass(x).mass(n))
 
 
 # --- every strip of every table against the law, by intervals, over a sweep of parameters
@@ -219,9 +219,9 @@ def bessel_from_above(x: Fraction, most: int):
     return [one / found[-1] for one in reversed(found)].__getitem__
 
 
-def masses(law: Law, end: int):
+def masses(law: MassFunction, end: int):
     """Intervals around ``f``, not by the way in which the table was made where the law has several ways."""
-    if isinstance(law, Skellam) and law.fine:
+    if isinstance(law, SkellamMass) and law.fine:
         return bessel_from_above(law.variance, end + 2)
     known: dict[int, arb] = {}
 
@@ -238,7 +238,7 @@ def masses(law: Law, end: int):
     return mass
 
 
-def faults(table: Strips):
+def faults(table: StripTable):
     """What is wrong with a table."""
     law, scale, count = table.law, arb(table.scale), len(table.start)
     order = np.argsort(table.start)
@@ -283,9 +283,9 @@ def faults(table: Strips):
             yield "too much is cut off"
 
 
-def after(law: Law, mass, end: int) -> arb:
+def after(law: MassFunction, mass, end: int) -> arb:
     """A bound of the sum of ``f`` from there on: the ratio of neighbours falls, or is below that of Laplace noise."""
-    if isinstance(law, Polya):
+    if isinstance(law, PolyaMass):
         return mass(end) / (1 - rational(-1 / law.scale).exp())
     return mass(end) / (1 - mass(end + 1) / mass(end))
 
@@ -296,39 +296,39 @@ def around(power: int) -> list[Fraction]:
 
 
 SMALL_SKELLAM = [Fraction(n) for n in (2**14 - 1, 2**14, 20_001, 40_000, 65_535)]
-QUICK: list[Law] = [
-    *(Gaussian(v) for power in (-20, -2, 3, 12, 14, 60, 117) for v in around(power)),
-    *(Gaussian(v) for v in (Fraction(2**14 - 1), Fraction(1, 120), Fraction(2**118))),
-    *(Skellam(v) for power in (-40, 0, 9, 12) for v in around(power)),
-    *(Skellam(v) for v in (*SMALL_SKELLAM, Fraction(2**16 + 1))),
-    *(Laplace(v) for power in (-9, 3, 20, 54) for v in around(power)),
-    *(Laplace(v) for v in (Fraction(1, 80), Fraction(2**55))),
-    *(Polya(v, parts) for v in (Fraction(1, 900), Fraction(1, 3), Fraction(130)) for parts in (2, 3, 10**9)),
-    *(Polya(v, parts) for v, parts in ((Fraction(10**6), 5), (Fraction(2**55), 2), (Fraction(2**55), 10**9))),
+QUICK: list[MassFunction] = [
+    *(GaussianMass(v) for power in (-20, -2, 3, 12, 14, 60, 117) for v in around(power)),
+    *(GaussianMass(v) for v in (Fraction(2**14 - 1), Fraction(1, 120), Fraction(2**118))),
+    *(SkellamMass(v) for power in (-40, 0, 9, 12) for v in around(power)),
+    *(SkellamMass(v) for v in (*SMALL_SKELLAM, Fraction(2**16 + 1))),
+    *(LaplaceMass(v) for power in (-9, 3, 20, 54) for v in around(power)),
+    *(LaplaceMass(v) for v in (Fraction(1, 80), Fraction(2**55))),
+    *(PolyaMass(v, parts) for v in (Fraction(1, 900), Fraction(1, 3), Fraction(130)) for parts in (2, 3, 10**9)),
+    *(PolyaMass(v, parts) for v, parts in ((Fraction(10**6), 5), (Fraction(2**55), 2), (Fraction(2**55), 10**9))),
 ]
-MANY: dict[str, list[Law]] = {
-    "Gaussian": [Gaussian(v) for power in range(-20, 118) for v in around(power)],
-    "Skellam, small": [Skellam(v) for power in range(-20, 16) for v in around(power)],
-    "Skellam, around 2^15": [Skellam(Fraction(v)) for v in range(2**13, 2**16, 1777)],
-    "Skellam, large": [Skellam(v) for power in range(16, 119, 6) for v in around(power) if 2**16 <= v <= 2**118],
-    "Laplace": [Laplace(v) for power in range(-12, 55) for v in around(power)],
-    "Polya": [Polya(around(p)[p % 3], m) for p in range(-9, 55, 2) for m in (2, 3, 4, 10, 100, 10**4, 10**9)],
+MANY: dict[str, list[MassFunction]] = {
+    "Gaussian": [GaussianMass(v) for power in range(-20, 118) for v in around(power)],
+    "Skellam, small": [SkellamMass(v) for power in range(-20, 16) for v in around(power)],
+    "Skellam, around 2^15": [SkellamMass(Fraction(v)) for v in range(2**13, 2**16, 1777)],
+    "Skellam, large": [SkellamMass(v) for power in range(16, 119, 6) for v in around(power) if 2**16 <= v <= 2**118],
+    "Laplace": [LaplaceMass(v) for power in range(-12, 55) for v in around(power)],
+    "Polya": [PolyaMass(around(p)[p % 3], m) for p in range(-9, 55, 2) for m in (2, 3, 4, 10, 100, 10**4, 10**9)],
 }
 
 
 @pytest.mark.parametrize("law", dict.fromkeys([*QUICK, *LAWS]), ids=str)
-def test_every_value_comes_in_proportion_to_its_mass(law: Law) -> None:
-    assert list(faults(strips(law))) == []
+def test_every_value_comes_in_proportion_to_its_mass(law: MassFunction) -> None:
+    assert list(faults(strip_table(law))) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MANY)
 def test_every_strip_of_many_tables_is_right(name: str) -> None:
-    assert {law: found for law in MANY[name] if (found := list(faults(strips(law))))} == {}
+    assert {law: found for law in MANY[name] if (found := list(faults(strip_table(law))))} == {}
 
 
 def test_what_is_wrong_is_found() -> None:
-    table = strips(Skellam(Fraction(40_000)))
+    table = strip_table(SkellamMass(Fraction(40_000)))
     height, step = (float(getattr(table, name)[9]) for name in ("height", "step"))
     for name, by, fault in (
         ("height", -height * 2.0**-38, "float64 is too low"),
@@ -347,8 +347,8 @@ def test_what_is_wrong_is_found() -> None:
 
 def test_a_strip_of_one_value_is_never_mirrored_beside_wide_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its image would hold the next value, which is less likely, with the bounds that are for this one."""
-    law = Skellam(Fraction(16_386))
+    law = SkellamMass(Fraction(16_386))
     ends = np.concatenate((np.arange(0, 446, 2), np.arange(446, 1700)))
     monkeypatch.setattr(module, "_ends", lambda _: (ends, 2))
     with pytest.raises(AssertionError, match="one value"):
-        strips.__wrapped__(law)
+        strip_table.__wrapped__(law)

@@ -12,10 +12,10 @@ from mpmath import mp
 from scipy import special, stats
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
-from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, skellam, strips
-from colonnade.privacy.noise.laws import Polya
-from colonnade.privacy.noise.response import _below, odds_for, randomised_response
-from colonnade.privacy.noise.strips import sample
+from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, skellam, strip_sampler
+from colonnade.privacy.noise.local_mechanisms import _draw_below, odds_of_epsilon, randomised_response
+from colonnade.privacy.noise.mass_functions import PolyaMass
+from colonnade.privacy.noise.strip_sampler import sample
 from colonnade.randomness import Stream
 from research.bounds import share_of
 from tests.support.errors import refused
@@ -113,7 +113,7 @@ def test_small_scale(sampler, masses_of, size: Fraction, stream: Stream) -> None
 def test_rounds_to_spare_do_not_change_the_law(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     masses = gaussian_masses(Fraction(90_000))
     for spare in (10**9, 2):  # hardly any, so that holes are filled by drawing again; and more than are needed
-        monkeypatch.setattr(strips, "_SPARE", spare)
+        monkeypatch.setattr(strip_sampler, "_SPARE", spare)
         assert fit(discrete_gaussian(90_000, 400_000, stream), masses) > PASS
     assert fit(discrete_gaussian(90_000 * OFF, 400_000, stream), masses) < FAIL
 
@@ -197,7 +197,7 @@ SHARES = [(Fraction(t), m) for t in ("3/10", "700", "1000000000000") for m in (2
 
 
 def laplace_fit(samples, scale: Fraction, cells: int = 60) -> float:
-    quantiles = stats.laplace.ppf(np.linspace(0, 1, cells + 1)[1:-1]) * float(scale)
+    quantiles = stats.pure.ppf(np.linspace(0, 1, cells + 1)[1:-1]) * float(scale)
     edges = np.unique(np.floor(quantiles).astype(np.int64))
     rate = 1 / float(scale)
     # P(X > k) = p^(k+1) / (1+p) for k >= 0, and P(X <= k) = p^-k / (1+p) below.
@@ -236,7 +236,7 @@ def test_discrete_laplace(scale: Fraction, stream: Stream) -> None:
 
 @pytest.mark.parametrize(("scale", "parts"), [*SHARES, (LARGEST, 3)])
 def test_polya_counts(scale: Fraction, parts: int, stream: Stream) -> None:
-    right, wrong = (sample(Polya(t, parts), 300_000, stream) for t in (scale, scale / SCALED))
+    right, wrong = (sample(PolyaMass(t, parts), 300_000, stream) for t in (scale, scale / SCALED))
     assert right.min() >= 0
     assert polya_fit(right, scale, parts) > PASS
     assert polya_fit(wrong, scale, parts) < FAIL
@@ -277,9 +277,9 @@ def test_discrete_laplace_long(scale: Fraction, stream: Stream) -> None:
 @pytest.mark.parametrize("parts", [2, 3, 30])
 @pytest.mark.parametrize("scale", [*SCALES, LARGEST])
 def test_polya_counts_long(scale: Fraction, parts: int, stream: Stream) -> None:
-    samples = sample(Polya(scale, parts), 20_000_000, stream)
+    samples = sample(PolyaMass(scale, parts), 20_000_000, stream)
     assert polya_fit(samples, scale, parts, cells=1000) > PASS
-    assert polya_fit(sample(Polya(scale / SCALED, parts), 20_000_000, stream), scale, parts) < FAIL
+    assert polya_fit(sample(PolyaMass(scale / SCALED, parts), 20_000_000, stream), scale, parts) < FAIL
 
 
 # --- randomised response keeps labels as often as it says, and its odds never exceed what epsilon allows
@@ -291,14 +291,14 @@ def fit_answers(counts, masses) -> float:
 
 def test_keep_probability() -> None:
     for case in VECTORS["hdp_fm_afe"]["rr"]:
-        odds = odds_for(case["eps"])
+        odds = odds_of_epsilon(case["eps"])
         assert float(odds / (odds + case["K"] - 1)) == pytest.approx(case["p_true"], rel=1e-9)
 
 
 @given(st.floats(0, 20))
 @settings(deadline=None)
 def test_odds_are_the_largest_allowed(epsilon: float) -> None:
-    odds, step = odds_for(epsilon), Fraction(1, 1 << 32)
+    odds, step = odds_of_epsilon(epsilon), Fraction(1, 1 << 32)
     assert (odds / step).denominator == 1
     with mp.workdps(60):
         assert mp.log(mp.mpf(odds.numerator) / odds.denominator) <= epsilon
@@ -310,12 +310,12 @@ def test_odds_next_to_a_grid_point_are_still_decided() -> None:
     for epsilon in (math.log(2), math.log(3), math.log1p(2.0**-32)):
         for near in (math.nextafter(epsilon, 0), epsilon, math.nextafter(epsilon, 9)):
             with mp.workdps(60):
-                assert odds_for(near) == Fraction(int(mp.floor(mp.exp(near) * 2**32)), 1 << 32)
+                assert odds_of_epsilon(near) == Fraction(int(mp.floor(mp.exp(near) * 2**32)), 1 << 32)
 
 
 @pytest.mark.parametrize(("epsilon", "categories"), [(0.0, 3), (0.5, 2), (1.0, 10), (6.0, 100)])
 def test_the_law_of_the_answers(epsilon: float, categories: int, stream: Stream) -> None:
-    odds, label = odds_for(epsilon), categories - 1
+    odds, label = odds_of_epsilon(epsilon), categories - 1
     masses = np.ones(categories)
     masses[label] = float(odds)
     right, wrong = (
@@ -336,12 +336,12 @@ def test_labels_are_treated_alike(stream: Stream) -> None:
     assert (answers == labels).mean(axis=0) == pytest.approx(np.full(4, 5 / 8), abs=0.012)
     assert randomised_response(labels[:0, 0], 2, Fraction(3), stream).shape == (0,)
     assert set(randomised_response(labels[:, 0] == 0, 2, Fraction(3), stream).tolist()) == {0, 1}
-    assert len(randomised_response([1] * 9, 1 << 29, odds_for(20.0), stream)) == 9
+    assert len(randomised_response([1] * 9, 1 << 29, odds_of_epsilon(20.0), stream)) == 9
 
 
 @pytest.mark.parametrize("bound", [3, 1000, 3 << 60])
 def test_below_is_uniform(bound: int, stream: Stream) -> None:
-    drawn = _below(bound, 120_000, stream)
+    drawn = _draw_below(bound, 120_000, stream)
     assert 0 <= drawn.min() <= drawn.max() < bound
     cells = min(bound, 60)
     edges = np.array([bound * k // cells for k in range(cells + 1)])
@@ -362,4 +362,4 @@ def test_wrong_arguments_are_refused(stream: Stream) -> None:
         said = refused(DataError, "DA108", "2", randomised_response, labels, 3, Fraction(2), stream)
         assert not {"-1", "3"} & set(said.replace("[DA108]", "").split()), "a label is not told"
     for epsilon, code in ((-0.1, "PR045"), (math.nan, "PR045"), (math.inf, "PR045"), (20.5, "CA011")):
-        refused((PrivacyError, CapacityError), code, odds_for, epsilon)
+        refused((PrivacyError, CapacityError), code, odds_of_epsilon, epsilon)

@@ -16,7 +16,7 @@ from colonnade.privacy import (
     DiscreteLaplaceRelease,
     Event,
     Ledger,
-    Repeated,
+    RepeatedRelease,
     Sensitivity,
     SkellamRelease,
     Statement,
@@ -24,10 +24,18 @@ from colonnade.privacy import (
     least_noise,
     views,
 )
-from colonnade.privacy.additive import LAPLACE, AdditiveNoise, Law
-from colonnade.privacy.events import alike, view
-from colonnade.privacy.observers import COORDINATOR, Adjacency, Budget, Observer, Trust, most_known, parse_budgets
-from colonnade.privacy.rows import NO_GUARANTEE, PROVEN
+from colonnade.privacy.events import exchange_key, view
+from colonnade.privacy.noise_laws import FUNCTIONAL, AdditiveNoise, LawName
+from colonnade.privacy.observers import (
+    COORDINATOR,
+    Adjacency,
+    Budget,
+    Observer,
+    Trust,
+    largest_known_noise,
+    parse_budgets,
+)
+from colonnade.privacy.statement import NO_GUARANTEE, PROVEN
 from tests.support.errors import refused
 from tests.support.ledgers import EVENT, TRUST as TWO
 
@@ -230,7 +238,7 @@ def test_without_a_committee_nobody_hears_more_than_some_row_says(count: int, da
         events.append(told(trust, owner, data.draw(st.sampled_from([10**4, 10**5, 10**6])), to))
     owners = (names for size in range(1, count) for names in combinations(trust.owners, size))
     groups = [Observer.coalition(*names, *hub) for names in owners for hub in ((), ("coordinator",))]
-    same = alike((event, trust) for event in events)
+    same = exchange_key((event, trust) for event in events)
     for table in (trust.standard_observers(same), trust.standard_observers(larger=same)):
         listed = (heard(events, seen, trust) for seen in table if trust.broken(seen) is None)
         assert max(listed) == max(heard(events, seen, trust) for seen in groups)
@@ -245,11 +253,11 @@ def test_owners_with_equal_messages_are_exchangeable_and_no_others(count: int, d
     sizes = data.draw(st.lists(st.sampled_from([10**4, 10**6]), min_size=count, max_size=count))
     repeats, to = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([None, ()]))
     events = [told(trust, name, size, to) for name, size in zip(trust.owners, sizes, strict=True)]
-    events = [Repeated(event, repeats) if event.noise > 10**5 else event for event in events]
+    events = [RepeatedRelease(event, repeats) if event.noise > 10**5 else event for event in events]
     named = data.draw(st.sampled_from([(), ("o0", "o1")]))
     if named:
         events.append(told(trust, "o0", 10**5, ("o1",)))
-    key = alike((event, trust) for event in events)
+    key = exchange_key((event, trust) for event in events)
     kinds = {name: (size, name if name in named else "") for name, size in zip(trust.owners, sizes, strict=True)}
     for one, other in combinations(trust.owners, 2):
         assert (key(one) == key(other)) == (kinds[one] == kinds[other])
@@ -263,7 +271,7 @@ def test_owners_with_equal_messages_are_exchangeable_and_no_others(count: int, d
 
 def test_who_received_messages_of_one_study_is_not_alike_who_took_part_in_another_only() -> None:
     first, second = Trust(("a", "b", "c"), (), 0), Trust(("a", "d", "c"), (), 0)
-    key = alike([(told(first, "a", 10**6), first), (told(second, "a", 10**6), second)])
+    key = exchange_key([(told(first, "a", 10**6), first), (told(second, "a", 10**6), second)])
     assert len({key("a"), key("b"), key("c"), key("d")}) == 4
     assert key("nobody") == ()
 
@@ -282,7 +290,7 @@ def trust_of(owners: int, threshold: int = 1, **given: object) -> Trust:
     return Trust(names, names if owners > 2 else (*names, COORDINATOR), threshold, **given)
 
 
-def release(law: Law, scale: int, trust: Trust, known: int = 0) -> Event:
+def release(law: LawName, scale: int, trust: Trust, known: int = 0) -> Event:
     return AdditiveNoise(law, scale, trust.owners, known).release("sums", 2, MOVED, theorem="moments-sensitivity")
 
 
@@ -330,7 +338,7 @@ def true_deltas(noise, change):
     return np.array([np.maximum(moved - math.exp(epsilon) * base, 0).sum() for epsilon in EPSILONS])
 
 
-UNEVEN: dict[Law, tuple[int | Fraction, ...]] = {
+UNEVEN: dict[LawName, tuple[int | Fraction, ...]] = {
     "skellam": (90, 20, 50, 30),
     "discrete-gaussian": (90, 20, 50, 30),
     "discrete-laplace": (Fraction(3, 2), 1, 2, Fraction(5, 4)),
@@ -339,13 +347,13 @@ SEEN = ((Observer.analyst(), (1, 2)), (Observer.party("shop"), (2, 2)))
 """Observers, and how far a person moves two numbers under their relation."""
 
 
-def uneven(law: Law) -> Event:
+def uneven(law: LawName) -> Event:
     shares = tuple(zip(NAMES[:4], UNEVEN[law], strict=True))
     return replace(release(law, 4, trust_of(4)), shares=shares)
 
 
 @pytest.mark.parametrize("law", UNEVEN)
-def test_no_set_of_owners_without_noise_tells_more_than_is_stated(law: Law) -> None:
+def test_no_set_of_owners_without_noise_tells_more_than_is_stated(law: LawName) -> None:
     trust, event = trust_of(4), uneven(law)
     for observer, change in SEEN:
         others = [name for name in trust.owners if name not in observer.names]
@@ -363,7 +371,7 @@ def test_no_set_of_owners_without_noise_tells_more_than_is_stated(law: Law) -> N
 
 
 @pytest.mark.parametrize("law", UNEVEN)
-def test_of_uneven_shares_the_largest_are_missing(law: Law) -> None:
+def test_of_uneven_shares_the_largest_are_missing(law: LawName) -> None:
     trust, event = trust_of(4), uneven(law)
     for (observer, _), missing in product(SEEN, (1, 2)):
         others = [name for name in trust.owners if name not in observer.names]
@@ -435,11 +443,11 @@ def test_messages_of_one_owner_have_no_such_rows() -> None:
 
 @pytest.mark.parametrize(("owners", "threshold"), [(2, 1), (3, 1), (5, 2)])
 @pytest.mark.parametrize("law", UNEVEN)
-def test_active_studies_meet_every_budget_without_the_noise_of_some(law: Law, owners: int, threshold: int) -> None:
+def test_active_studies_meet_every_budget_without_the_noise_of_some(law: LawName, owners: int, threshold: int) -> None:
     trust = trust_of(owners, threshold, security="active")
     plain = replace(trust, security="semi-honest")
     budgets = parse_budgets({"analyst": 0.7, COORDINATOR: 1.5, "party": 2.0}, 1e-6, trust)
-    known, parts = (most_known(trust, budgets), 1) if law == LAPLACE else (0, owners)
+    known, parts = (largest_known_noise(trust, budgets), 1) if law == FUNCTIONAL else (0, owners)
 
     def kept(scale: int, budget: Budget, observer: Observer) -> bool:
         """Whether it is met, by a list of who draws noise and without a word about missing noise."""
@@ -469,9 +477,9 @@ def test_what_robust_noise_costs() -> None:
 def test_laplace_noise_has_a_whole_variable_left_only_where_missing_shares_are_counted() -> None:
     for security, finite in (("semi-honest", False), ("active", True)):
         trust = trust_of(3, security=security)
-        known = most_known(trust, parse_budgets(1.0, 1e-6, trust))
+        known = largest_known_noise(trust, parse_budgets(1.0, 1e-6, trust))
         assert known == 1 + finite
-        analyst, _, party = Statement.of([release(LAPLACE, 8, trust, known)], trust, 1e-6).missing_noise[-3:]
+        analyst, _, party = Statement.of([release(FUNCTIONAL, 8, trust, known)], trust, 1e-6).missing_noise[-3:]
         assert analyst.epsilon == pytest.approx(3 / 8, rel=1e-3)
         assert math.isfinite(party.epsilon) == finite
         assert finite or "known or missing of the Laplace noise" in party.reason
@@ -479,7 +487,7 @@ def test_laplace_noise_has_a_whole_variable_left_only_where_missing_shares_are_c
 
 def test_rows_ledgers_and_budgets_of_an_active_study_agree(tmp_path) -> None:
     trust = trust_of(3, security="active")
-    event = Repeated(release("skellam", 6000, trust), 4)
+    event = RepeatedRelease(release("skellam", 6000, trust), 4)
     statement, unsafe = (Statement.of([event], each, 1e-5) for each in (trust, replace(trust, noise_missing=0)))
     everybody = [row for row in statement.missing_noise if row.missing == 0]
     assert [row.condition for row in everybody] == ["if every owner draws its noise"] * 3
@@ -489,7 +497,7 @@ def test_rows_ledgers_and_budgets_of_an_active_study_agree(tmp_path) -> None:
     assert "which nobody checks" in " ".join(unsafe.assumptions)
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.reserve("study", "a" * 64, [event], trust, [Budget("analyst", 50.0, 1e-5)])
-    assert ledger.spent(Observer.analyst(), 1e-5) == statement.epsilon("analyst")
+    assert ledger.epsilon_spent(Observer.analyst(), 1e-5) == statement.epsilon("analyst")
     assert Ledger(ledger.path).entries()[0].trust == trust
 
 

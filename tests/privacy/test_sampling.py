@@ -18,10 +18,10 @@ from mpmath import mp, mpf
 from scipy.stats import binom
 
 from colonnade.privacy import Adjacency, accountant as acc
-from colonnade.privacy.additive import kappa
+from colonnade.privacy.accounting import renyi
+from colonnade.privacy.accounting.gaussian_transfer import GaussianMixture, participation_counts
 from colonnade.privacy.events import PURE, View
-from colonnade.privacy.routes import renyi
-from colonnade.privacy.routes.coins import GaussianMixture, participations
+from colonnade.privacy.noise_laws import skellam_gaussian_gap
 from research.bounds import skellam_rdp
 from tests.support.vectors import VECTORS
 
@@ -105,7 +105,7 @@ def test_logistic_regression_by_transfer() -> None:
     bound = acc.epsilon([_regression(mu, d2, math.sqrt(800) * d2, **rounds)], 1e-5)
     assert bound.route == "privacy loss distribution"
     assert bound.epsilon == pytest.approx(case["eps_with_slack"], rel=1e-3)
-    assert kappa(mu, 12.0) * 800 * case["R"] == pytest.approx(case["kappaN"], rel=1e-9)
+    assert skellam_gaussian_gap(mu, 12.0) * 800 * case["R"] == pytest.approx(case["kappaN"], rel=1e-9)
     client = _regression(mu * 800 / 801, 2 * d2, 2 * math.sqrt(800) * d2, **rounds, coins_known=True)
     assert acc.epsilon([client], 1e-5).epsilon == pytest.approx(case["eps_client_coins_mixture"], rel=1e-6)
 
@@ -173,7 +173,7 @@ def test_agrees_with_dp_accounting(ratio: float, rate: float, times: int) -> Non
 
 @pytest.mark.parametrize(("times", "rate"), [(1, 0.5), (7, 0.3), (5000, 0.001), (10**9, 1e-7)])
 def test_how_often_one_person_takes_part(times: int, rate: float) -> None:
-    atoms = participations(times, rate, 1e-12)
+    atoms = participation_counts(times, rate, 1e-12)
     assert 1 - 2e-12 <= atoms.chances.sum() <= 1 + 2e-3
     assert atoms.lost <= 1e-12 * 1.001
     assert float(atoms.chances @ atoms.values) == pytest.approx(times * rate, rel=2e-3)

@@ -10,11 +10,14 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity.exact import float_up, root_up
-from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
-from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
-from colonnade.privacy.sensitivity.norms import (
+from colonnade.privacy.sensitivity.moments import (
+    CoordinateRadii,
     Rounding,
+    changed_columns_sensitivity,
     conditional_norm_squared,
+    grouped_l1,
+    grouped_replace_l1,
+    moments_sensitivity,
     party_norm_squared,
     rounded_norm_squared,
 )
@@ -182,8 +185,8 @@ def test_principal_components_match_the_vectors(case) -> None:
         ("PR144", linear_party_l1, (3, 4)),
         ("PR145", logistic_party_l1, (3, 4)),
         ("PR143", linear_party_l1, (3, 2, "lower")),
-        ("PR089", Radii.of, ([(0, 1)],)),
-        ("PR090", Radii.of, ([(1, -1)],)),
+        ("PR089", CoordinateRadii.of, ([(0, 1)],)),
+        ("PR090", CoordinateRadii.of, ([(1, -1)],)),
         ("PR146", blocks_epsilon, ([1], [0])),
     ],
 )  # fmt: skip
@@ -219,14 +222,14 @@ def test_integer_scales_match_the_vectors(case) -> None:
 
 def test_the_upper_triangle_matches_the_vectors_also_by_groups() -> None:
     for case in EXTRA["fm_upper_linear"]:
-        box = Radii((1,) * (case["d"] + 1))
+        box = CoordinateRadii((1,) * (case["d"] + 1))
         found = linear_l1(case["d"]), linear_l1(case["d"], replace=False), grouped_replace_l1(box), grouped_l1(box)
         assert set(found) == {case["delta1"]}
     for case in EXTRA["fm_upper_party"]:
         assert float(linear_party_l1(case["D"], case["m"])) == pytest.approx(case["delta1"], rel=1e-12)
     for case in EXTRA["fm_upper_logistic_w1"]:
         # By groups, the label is a constant of weight one that does not change, its square not a coefficient.
-        box = Radii((1,) * case["d"])
+        box = CoordinateRadii((1,) * case["d"])
         for found in (logistic_l1(case["d"], case["w"]), grouped_replace_l1(box, case["w"])):
             assert float(found) == pytest.approx(case["replace"], rel=1e-12)
         found = logistic_l1(case["d"], case["w"], replace=False), grouped_l1(box, case["w"])
@@ -378,7 +381,7 @@ CASES = [
 
 @pytest.mark.parametrize(("changing", "fixed"), CASES)
 def test_no_corner_moves_further_than_the_bound(changing, fixed: list[int]) -> None:
-    bound = grouped_replace_l1(Radii.of(changing), sum(fixed))
+    bound = grouped_replace_l1(CoordinateRadii.of(changing), sum(fixed))
     seen = _largest_change(changing, fixed)
     assert seen <= bound
     # What the mixed case loses is of the order of the squares of the single coordinates.
@@ -387,7 +390,7 @@ def test_no_corner_moves_further_than_the_bound(changing, fixed: list[int]) -> N
         assert seen == bound
     row = max(int(np.abs(_upper(np.array([*row, *fixed]))).sum()) for row in _rows(changing))
     still = int(np.abs(_upper(np.array(fixed))).sum()) if fixed else 0
-    assert grouped_l1(Radii.of(changing), sum(fixed)) + still == row
+    assert grouped_l1(CoordinateRadii.of(changing), sum(fixed)) + still == row
 
 
 @pytest.mark.parametrize("radii", [(4, 4), (1, 2, 6), (5, 1, 1, 1)])
@@ -400,7 +403,7 @@ def test_single_coordinates_reach_the_bound(radii: tuple[int, ...], fixed: int) 
     one = [Fraction(radius) for radius in radii]
     other = [-min(level, radius) for radius in radii]
     moved = np.abs(_upper(np.array([*one, Fraction(fixed)])) - _upper(np.array([*other, Fraction(fixed)]))).sum()
-    assert moved == grouped_replace_l1(Radii(radii), fixed)
+    assert moved == grouped_replace_l1(CoordinateRadii(radii), fixed)
 
 
 @settings(max_examples=100, deadline=None)
@@ -421,7 +424,7 @@ def test_random_integer_rows_move_no_further(changing, fixed: list[int], seed: i
         return row
 
     one, other = (_upper(np.array([*draw(), *fixed], dtype=np.int64)) for _ in range(2))
-    radii, rest = Radii.of(changing), sum(map(abs, fixed))
+    radii, rest = CoordinateRadii.of(changing), sum(map(abs, fixed))
     assert np.abs(one - other).sum() <= grouped_replace_l1(radii, rest)
     still = np.abs(_upper(np.array(fixed, dtype=np.int64))).sum() if fixed else 0
     assert np.abs(one).sum() <= grouped_l1(radii, rest) + still
@@ -430,12 +433,12 @@ def test_random_integer_rows_move_no_further(changing, fixed: list[int], seed: i
 @given(st.integers(1, 30), st.data())
 def test_boxes_agree_with_the_closed_form(size: int, data: st.DataObject) -> None:
     held = data.draw(st.integers(0, size))
-    assert grouped_replace_l1(Radii((1,) * held), size - held) == linear_party_l1(size, held)
+    assert grouped_replace_l1(CoordinateRadii((1,) * held), size - held) == linear_party_l1(size, held)
 
 
 @given(st.lists(st.tuples(st.integers(1, 2), st.integers(0, 20)), max_size=6), st.integers(0, 50))
 def test_replacing_is_never_more_than_removing_and_adding(changing, fixed: int) -> None:
-    radii = Radii.of(changing)
+    radii = CoordinateRadii.of(changing)
     assert grouped_replace_l1(radii, fixed) <= 2 * grouped_l1(radii, fixed)
     assert grouped_replace_l1(radii, fixed) <= grouped_replace_l1(radii, fixed + 1)
 

@@ -16,14 +16,14 @@ from colonnade.privacy import (
     NonPrivate,
     Observer,
     PoissonSampled,
-    Repeated,
+    RepeatedRelease,
     Statement,
     Trust,
-    beliefs,
+    statement_summary,
 )
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon
 from colonnade.privacy.pictures import promises_chart, spending_chart
-from colonnade.privacy.routes.gaussian import gaussian_epsilon
-from colonnade.privacy.rows import NO_GUARANTEE, PROVEN, PUBLISHED, rounded_up
+from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, PUBLISHED, format_rounded_up
 from research.bounds import gaussian_delta
 from tests.support.charts import lengths, written
 from tests.support.errors import refused
@@ -58,7 +58,7 @@ def test_the_text_is_a_table_that_fits_and_the_page_is_escaped() -> None:
 
 def test_epsilon_is_rounded_up() -> None:
     given = {1.0: "1.0000", 1.00000001: "1.0001", 0.99994: "1.0000", 0.0: "0.0000", math.inf: "inf"}
-    assert {value: rounded_up(value) for value in given} == given
+    assert {value: format_rounded_up(value) for value in given} == given
     assert "1.0000004e-05" in str(Statement.of([EVENT], TRUST, 1.0000004e-5))
 
 
@@ -105,9 +105,9 @@ def test_the_whole_promise_is_a_curve(statement: Statement) -> None:
 def test_batches_are_among_the_assumptions() -> None:
     sampled = PoissonSampled(EVENT, Fraction(1, 100), ("bank", "shop"))
     for event, said in (
-        (Repeated(sampled, 20), "a coin of chance 1/100"),
+        (RepeatedRelease(sampled, 20), "a coin of chance 1/100"),
         (sampled, "known to bank, shop only"),
-        (Repeated(EVENT, 5), "disjoint"),
+        (RepeatedRelease(EVENT, 5), "disjoint"),
     ):
         assert said in " ".join(Statement.of([event], TRUST, 1e-5).assumptions)
     assert "batch" not in " ".join(Statement.of([EVENT], TRUST, 1e-5).assumptions)
@@ -146,7 +146,7 @@ def test_every_row_has_a_bar_and_what_is_not_promised_is_hatched_from_end_to_end
     texts = written(chart)
     for row in rows:
         assert f"cannot tell: {row.adjacency.value}" in texts
-        assert (rounded_up(row.epsilon, 3) if row.epsilon < 1e9 else "no promise") in texts
+        assert (format_rounded_up(row.epsilon, 3) if row.epsilon < 1e9 else "no promise") in texts
     assert chart.axis == "epsilon, rounded up, at delta 1e-05"
     for note in ("not on one scale", "Hatched from end to end: nothing is promised"):
         assert note in chart.note
@@ -157,7 +157,7 @@ def test_what_is_not_proven_is_hatched_and_says_so_and_a_leak_has_no_bar_at_all(
     doubtful = Statement.of([replace(EVENT, unproven="a step is missing")], TRUST, DELTA)
     leak = Statement.of([NonPrivate("rows were posted")], TRUST, DELTA)
     (chart,), (bare,) = doubtful.plot().charts, leak.plot().charts
-    assert f"{rounded_up(doubtful.epsilon('bank'), 3)}, as published, not proven" in written(chart)
+    assert f"{format_rounded_up(doubtful.epsilon('bank'), 3)}, as published, not proven" in written(chart)
     assert "Hatched bar: as published, not proven" in chart.note
     assert {bar.kind for bar in chart.bars if bar.value is not None} == {"doubtful"}
     assert {(bar.value, bar.text) for bar in bare.bars} == {(None, "no promise")}
@@ -168,7 +168,7 @@ def test_events_are_drawn_one_by_one_and_together() -> None:
     alone, both = Statement.of([first], TRUST, DELTA), Statement.of([first, second], TRUST, DELTA)
     (chart,) = both.plot(events=True).charts
     for who in ("analyst", "bank"):
-        assert {rounded_up(each.epsilon(who), 3) for each in (alone, both)} <= {bar.text for bar in chart.bars}
+        assert {format_rounded_up(each.epsilon(who), 3) for each in (alone, both)} <= {bar.text for bar in chart.bars}
     groups = list(dict.fromkeys(bar.group for bar in chart.bars))
     assert "bank, shop (cannot tell: replace one person's columns held by others)" in groups, "alike are drawn once"
     assert [bar.label for bar in chart.bars] == ["moments", "more moments", "all together"] * len(groups)
@@ -186,10 +186,10 @@ def test_a_ledger_is_drawn_over_time_with_its_caps(tmp_path) -> None:
     for month in range(1, 4):
         ledger.commit(ledger.mark_sent(ledger.reserve("s", "", [EVENT], TRUST, ())))
         wall.shows(30 * month)
-    when, found = ledger.course(DELTA)
+    when, found = ledger.spending_over_time(DELTA)
     (chart,) = ledger.plot(caps={"analyst": 2.0}).charts
     line = next(each for each in chart.lines if each.label.startswith("analyst"))
-    assert [y for _, y in line.points] == [0.0, *found["analyst"], ledger.spent(Observer.analyst(), DELTA)]
+    assert [y for _, y in line.points] == [0.0, *found["analyst"], ledger.epsilon_spent(Observer.analyst(), DELTA)]
     assert [x for x, _ in line.points] == [moment.timestamp() for moment in (when[0], *when, wall.now)]
     assert "cap of analyst: 2" in written(chart)
     (chart,) = ledger.plot(delta=1e-7, caps=3.0).charts
@@ -211,7 +211,7 @@ def test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not(shift: floa
         return [gaussian_delta(shift, epsilon) for epsilon in epsilons]
 
     epsilon = gaussian_epsilon(shift, chance)
-    rise = beliefs.bound(profile, epsilon, chance)
+    rise = statement_summary.bound_log_odds(profile, epsilon, chance)
     exceeded = {odds: norm.cdf(shift / 2 - odds / shift) for odds in (rise, epsilon)}
     assert epsilon < rise < 2 * epsilon + 1
     assert exceeded[rise] <= chance < exceeded[epsilon]
@@ -219,9 +219,11 @@ def test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not(shift: floa
 
 def test_a_pure_guarantee_bounds_odds_by_its_epsilon_and_randomised_response_attains_it() -> None:
     keeps = math.log(3)
-    rise = beliefs.bound(lambda epsilons: [0.0 if epsilon >= keeps else 1.0 for epsilon in epsilons], keeps, 1e-5)
+    rise = statement_summary.bound_log_odds(
+        lambda epsilons: [0.0 if epsilon >= keeps else 1.0 for epsilon in epsilons], keeps, 1e-5
+    )
     assert keeps <= rise <= keeps + 1e-9
-    assert beliefs.afterwards(0.5, rise) == pytest.approx(0.75)
+    assert statement_summary.posterior(0.5, rise) == pytest.approx(0.75)
 
 
 def test_the_bound_holds_for_laws_at_random_whether_or_not_the_thing_is_true() -> None:
@@ -233,21 +235,21 @@ def test_the_bound_holds_for_laws_at_random_whether_or_not_the_thing_is_true() -
             return [np.maximum(both - math.exp(e) * both[::-1], 0).sum(axis=1).max() for e in epsilons]
 
         for chance in (0.3, 0.05, 1e-3):
-            rise = beliefs.bound(profile, 0.5, chance)
+            rise = statement_summary.bound_log_odds(profile, 0.5, chance)
             assert both[:, both[0] > math.exp(rise) * both[1]].sum(axis=1).max() <= chance + 1e-12
 
 
 def test_a_statement_bounds_odds_for_every_observer(statement: Statement) -> None:
-    found = beliefs.rises(statement)
+    found = statement_summary.log_odds_by_row(statement)
     assert len(found) == len(statement.rows) + len(statement.missing_noise)
     for row in (*statement.rows, *statement.missing_noise):
-        rise = found[beliefs.name_of(row)]
+        rise = found[statement_summary.row_name(row)]
         if math.isinf(row.epsilon):
             assert rise is None
         else:
             assert row.epsilon < rise < 2 * row.epsilon + 1
-    assert found["analyst"] == beliefs.log_odds(statement, "analyst")
-    assert beliefs.log_odds(Statement.of([NonPrivate("told exactly")], TRUST, 1e-5), "analyst") == math.inf
+    assert found["analyst"] == statement_summary.log_odds(statement, "analyst")
+    assert statement_summary.log_odds(Statement.of([NonPrivate("told exactly")], TRUST, 1e-5), "analyst") == math.inf
 
 
 def test_beliefs_at_the_ends_stay_there_and_others_rise() -> None:
@@ -255,6 +257,6 @@ def test_beliefs_at_the_ends_stay_there_and_others_rise() -> None:
         (0.0, 2.0): 0.0, (1.0, 2.0): 1.0, (0.1, math.inf): 1.0, (0.0, math.inf): 0.0, (0.1, 0.0): 0.1,
         (0.1, math.log(2)): 2 / 11,
     }.items():  # fmt: skip
-        assert beliefs.afterwards(belief, rise) == pytest.approx(after)
+        assert statement_summary.posterior(belief, rise) == pytest.approx(after)
     with pytest.raises(PrivacyError):  # a chance must be one
-        beliefs.bound(lambda epsilons: [0.0] * len(epsilons), 1.0, 0.0)
+        statement_summary.bound_log_odds(lambda epsilons: [0.0] * len(epsilons), 1.0, 0.0)

@@ -23,7 +23,7 @@ from colonnade.privacy import (
     Ledger,
     Observer,
     PostProcessing,
-    Repeated,
+    RepeatedRelease,
     Sensitivity,
     SkellamRelease,
     Statement,
@@ -31,11 +31,10 @@ from colonnade.privacy import (
     accountant,
     views,
 )
-from colonnade.privacy.accountant import Pure
+from colonnade.privacy.accountant import PureProfile
+from colonnade.privacy.accounting.loss_distributions import UNIT, LossDistribution, RoundGroup, _Direction, round_losses
 from colonnade.privacy.events import check_sources
-from colonnade.privacy.routes.laplace import _above, _enclosed, generalised_laplace_epsilon
-from colonnade.privacy.routes.losses import LossDistribution, _Side
-from colonnade.privacy.routes.rounds import UNIT, Rounds, one_round
+from colonnade.privacy.noise.mass_functions import _above, _enclosed, generalised_laplace_epsilon
 from research.bounds import gaussian_delta
 from tests.support.errors import refused
 from tests.support.vectors import VECTORS
@@ -384,9 +383,9 @@ def test_groups(people: int) -> None:
 SIZES = [(0.01, 0.5), (0.1, 1.0), (0.5, 2.0), (0.003, 1.2), (1.0, 0.7)]
 
 
-def secret(q: float, m: float, times: int = 1) -> Rounds:
+def secret(q: float, m: float, times: int = 1) -> RoundGroup:
     """Rounds of a sensitivity of m deviations, of which nobody knows who is in them."""
-    return Rounds(times, mu=m, rate=q, known=False)
+    return RoundGroup(times, mu=m, rate=q, known=False)
 
 
 def delta_of(losses, masses, epsilon: float) -> float:
@@ -401,7 +400,7 @@ def delta_of(losses, masses, epsilon: float) -> float:
 @pytest.mark.parametrize("added", [False, True])
 def test_one_secret_round_covers_both_hockey_sticks_of_its_pair(q: float, m: float, added: bool) -> None:
     step, points = 0.02, np.linspace(-14, 16, 300_001)
-    one = one_round(secret(q, m), added, step, (-1000, 1000))
+    one = round_losses(secret(q, m), added, step, (-1000, 1000))
     assert one.masses.sum() + one.infinite == pytest.approx(1, abs=1e-12)
     losses = step * (one.first + np.arange(len(one.masses)))
     plain = norm.pdf(points)
@@ -458,19 +457,19 @@ def test_a_kernel_leads_from_the_atoms_back_to_the_pair(weights: list[tuple[int,
 def test_composing_gaussians_is_one_gaussian() -> None:
     for epsilon in (0.2, 1.0, 3.0):
         true = gaussian_delta(1.0, epsilon)
-        found = float(LossDistribution([Rounds(16, mu=0.25)]).deltas(np.array([epsilon]))[0])
+        found = float(LossDistribution([RoundGroup(16, mu=0.25)]).deltas(np.array([epsilon]))[0])
         assert true <= found == pytest.approx(true, rel=2e-3)
 
 
 def test_known_coins_as_a_loss_distribution_are_the_mixture() -> None:
     for case in VECTORS["coins_and_gdl"]["coins_mixture_gdp"]:
-        known = Rounds(case["R"], mu=case["sens"] / case["sigma"], rate=case["q"])
+        known = RoundGroup(case["R"], mu=case["sens"] / case["sigma"], rate=case["q"])
         assert LossDistribution([known]).epsilon(case["delta"]) == pytest.approx(case["eps"], rel=1e-3)
 
 
 def test_randomised_response_composed_with_a_gaussian() -> None:
     step, epsilon = 1e-3, 0.7
-    both = LossDistribution([Rounds(1, pure=epsilon), Rounds(1, mu=1.0)])
+    both = LossDistribution([RoundGroup(1, pure=epsilon), RoundGroup(1, mu=1.0)])
     theirs = privacy_loss_distribution.from_randomized_response(
         2 / (1 + math.exp(epsilon)), 2, value_discretization_interval=step
     ).compose(privacy_loss_distribution.from_gaussian_mechanism(1.0, value_discretization_interval=step))
@@ -492,7 +491,7 @@ def exact_power(mass, times: int):
 
 def on_a_grid(q: float, m: float, step: float, size: int):
     """One round's losses and masses, around zero."""
-    one = one_round(secret(q, m), False, step, (-(size // 2), size // 2 - 1))
+    one = round_losses(secret(q, m), False, step, (-(size // 2), size // 2 - 1))
     mass = np.zeros(size)
     mass[one.first + size // 2 :][: len(one.masses)] = one.masses
     return (np.arange(size) - size // 2) * step, mass
@@ -533,7 +532,7 @@ def test_tilting_makes_the_error_small_against_delta(tilt: float) -> None:
 @pytest.mark.parametrize("tilt", [0.1, 1.0, 3.0])
 def test_wrap_around_from_below_is_harmless_and_the_rest_is_charged(tilt: float) -> None:
     """What a coarse window cuts off or turns round is added: it never shows less than a fine one."""
-    side, epsilons = _Side([secret(0.3, 1.0, 12)], False), np.array([0.0, 1.0, 4.0])
+    side, epsilons = _Direction([secret(0.3, 1.0, 12)], False), np.array([0.0, 1.0, 4.0])
     fine = side._composed(tilt, 1e-5).deltas(epsilons)
     for cells in (1 << 7, 1 << 9):
         assert np.all(side._composed(tilt, 1e-5, cells).deltas(epsilons) >= fine * (1 - 1e-6))
@@ -562,7 +561,7 @@ def test_no_integer_vector_is_longer_than_its_sensitivity_says(dimension: int, s
 def test_losses_of_pure_rounds_are_those_of_binomial_sums(times: int) -> None:
     pure = 0.5
     heads = 1 / (1 + math.exp(-pure))
-    curve = LossDistribution([Rounds(times, pure=pure)])
+    curve = LossDistribution([RoundGroup(times, pure=pure)])
     for at in (0.2, 0.7, 1.3):
         exact = math.fsum(
             math.comb(times, k)
@@ -582,7 +581,7 @@ def test_a_repeated_release_costs_what_as_many_releases_cost(times: int) -> None
     for release, who in product((noisy, pure), (Observer.analyst(), Observer.party("a"))):
         once, often = (
             accountant.epsilon(views(events, who, THREE), 1e-6).epsilon
-            for events in ([Repeated(release, times)], [release] * times)
+            for events in ([RepeatedRelease(release, times)], [release] * times)
         )
         assert once == pytest.approx(often, rel=1e-9)
 
@@ -593,7 +592,7 @@ def test_post_processing_is_free_only_for_those_who_received_its_source(tmp_path
     for audience in ((), ("b",), ("a", "b")):
         others = PostProcessing("for others", audience=audience)
         refused(PrivacyError, "PR035", check_sources, [sealed, others])
-        refused(PrivacyError, "PR035", Statement.of, [Repeated(sealed, 3), others], THREE, 1e-5)
+        refused(PrivacyError, "PR035", Statement.of, [RepeatedRelease(sealed, 3), others], THREE, 1e-5)
         refused(PrivacyError, "PR035", book.reserve, "s", "0" * 64, [sealed, others], THREE, [])
     assert book.entries() == ()
     alone, both = (Statement.of(events, THREE, 1e-6) for events in ([sealed], [sealed, own]))
@@ -648,9 +647,9 @@ def test_the_curve_of_a_pure_epsilon_is_that_of_two_coins(pure: float) -> None:
     heads = math.exp(pure) / (1 + math.exp(pure))
     for at in (0.0, pure / 3, pure, pure + 1):
         exact = max(0.0, heads - math.exp(at) * (1 - heads))
-        assert Pure(pure).deltas(np.array([at]))[0] == pytest.approx(exact, rel=1e-9, abs=1e-9)
+        assert PureProfile(pure).deltas(np.array([at]))[0] == pytest.approx(exact, rel=1e-9, abs=1e-9)
         if exact > 0:
-            assert Pure(pure).epsilon(exact) == pytest.approx(at, abs=1e-9)
+            assert PureProfile(pure).epsilon(exact) == pytest.approx(at, abs=1e-9)
 
 
 def test_the_norm_that_counts_for_vectors_is_the_first() -> None:

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DisagreementError, PeerStopped, ProtocolError
-from colonnade.kinds.glm.exchange import programs as exchange, sides
-from colonnade.kinds.glm.losses.labels import NAMES, family_for
+from colonnade.kinds.glm import programs as exchange, sides
+from colonnade.kinds.glm.families import NAMES, family_for
 from colonnade.kinds.split.embeddings import programs as embeddings
-from colonnade.mpc.blinding import Blinds
-from colonnade.protocols import agreement, vocabulary
-from colonnade.protocols.agreement import Circle, Comparison
-from colonnade.protocols.align import join, programs as aligning, tags
+from colonnade.message_schema import receive_message
+from colonnade.mpc.blinding import BlindingScalars
+from colonnade.protocols import agreement, session_messages
+from colonnade.protocols.agreement import EqualityComparison, PairwiseKeys
+from colonnade.protocols.align import dh_psi, private_join, programs as aligning
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import agree_on_rows
-from colonnade.protocols.session import Played
-from colonnade.received import received
+from colonnade.protocols.session import RunResult
 from colonnade.tables import flag
 from colonnade.tables.columns import Number
 from tests.support import malice, protocols as kit
@@ -71,9 +71,9 @@ def stopped(ended, honest):
 
 
 def without_the_check(monkeypatch):
-    monkeypatch.setattr(Comparison, "require", lambda self, otherwise: None)
-    monkeypatch.setattr(Comparison, "show", lambda self: None)
-    monkeypatch.setattr(Comparison, "__init__", lambda self, me, circle, held: None)
+    monkeypatch.setattr(EqualityComparison, "require", lambda self, otherwise: None)
+    monkeypatch.setattr(EqualityComparison, "show", lambda self: None)
+    monkeypatch.setattr(EqualityComparison, "__init__", lambda self, me, circle, held: None)
 
 
 # --- rows: the coordinator calls lists equal that are not
@@ -82,7 +82,7 @@ def without_the_check(monkeypatch):
 def calls_all_equal(me, task):
     """A coordinator that compares nothing."""
     for owner in task.owners:
-        received(me.link(owner), owner, vocabulary.ROWS)
+        receive_message(me.link(owner), owner, session_messages.ROWS)
     for owner in task.owners:
         me.link(owner).send("rows-verdict", problem="")
 
@@ -117,7 +117,7 @@ def test_without_the_check_rows_of_different_people_are_joined(monkeypatch):
     tables = {name: kit.Rows(rows, ids=[f"{name} {i}" for i in range(40)]) for name in task.owners}
     honest = {name: (lambda me, own=own: agree_on_rows(me, task, own)) for name, own in tables.items()}
     ended, _ = run(task, honest | {COORDINATOR: lambda me: calls_all_equal(me, task)})
-    assert all(isinstance(end, Played) for end in ended.values())
+    assert all(isinstance(end, RunResult) for end in ended.values())
 
 
 def test_whoever_speaks_last_cannot_make_the_shares_cancel():
@@ -125,27 +125,27 @@ def test_whoever_speaks_last_cannot_make_the_shares_cancel():
     task = kit.moments_task()
 
     def owner(me, held):
-        circle = Circle.of(me, task.owners, task.committee.seats)
-        comparison = Comparison(me, circle, held)
+        circle = PairwiseKeys.of(me, task.owners, task.committee.seats)
+        comparison = EqualityComparison(me, circle, held)
         comparison.show()
         comparison.require("they differ")
 
     def rushing(me):
-        Circle.of(me, task.owners, task.committee.seats)
+        PairwiseKeys.of(me, task.owners, task.committee.seats)
         salt, share = bytes(32), bytes(32)
         for peer in ("o0", "o1"):
             me.link(peer).send("compared", commitment=agreement._commitment("o2", share, salt))
-            received(me.link(peer), peer, vocabulary.COMPARED)
-        seen = [received(me.link(peer), peer, vocabulary.COMPARED_SHARE)["share"] for peer in ("o0", "o1")]
+            receive_message(me.link(peer), peer, session_messages.COMPARED)
+        seen = [receive_message(me.link(peer), peer, session_messages.COMPARED_SHARE)["share"] for peer in ("o0", "o1")]
         fitting = reduce(xor, (int.from_bytes(each, "little") for each in seen)).to_bytes(32, "little")
         for peer in ("o0", "o1"):
             me.link(peer).send("compared-share", share=fitting, salt=salt)
-            received(me.link(peer), peer, vocabulary.ALIKE)
+            receive_message(me.link(peer), peer, session_messages.ALIKE)
 
     programs = {"o0": lambda me: owner(me, b"one list"), "o1": lambda me: owner(me, b"another"), "o2": rushing}
     ended, _ = run(task, programs | {COORDINATOR: lambda me: None})
     assert any(isinstance(ended[name], ProtocolError) and "o2" in str(ended[name]) for name in ("o0", "o1"))
-    assert not any(isinstance(ended[name], Played) for name in ("o0", "o1"))
+    assert not any(isinstance(ended[name], RunResult) for name in ("o0", "o1"))
 
 
 @pytest.mark.parametrize(("owners", "judges"), [(2, 2), (3, 3), (5, 3), (9, 5)])
@@ -157,7 +157,7 @@ def test_shares_cancel_exactly_where_all_hold_the_same(owners, judges):
     for trial in range(100):
         keys = {pair: chance.bytes(32) for pair in pairs}
         circles = [
-            Circle(
+            PairwiseKeys(
                 tuple(names), tuple(names[:judges]), {names[i + j - at]: keys[i, j] for i, j in pairs if at in (i, j)}
             )
             for at in range(owners)
@@ -186,23 +186,23 @@ def cheating_leader(monkeypatch, tell):
 
     def joins(me, tags, shares, at_least):
         for other, own in tags.items():
-            shares = shares ^ own.pads ^ join._receive_store(me, other, own.theirs)[own.tags]
-        rows, index = join._common(shares)
+            shares = shares ^ own.pads ^ private_join._receive_store(me, other, own.theirs)[own.tags]
+        rows, index = private_join._common(shares)
         for other, own in tags.items():
             told, names = tell(known["values"], rows, index) if other == "b" else (rows, index)
-            join._tell(me, other, own.tags[told], names)
+            private_join._tell(me, other, own.tags[told], names)
         me.link(COORDINATOR).send("common", count=len(rows))
-        return join.Members(rows, index)
+        return private_join.CommonMembers(rows, index)
 
-    real_require = Comparison.require
+    real_require = EqualityComparison.require
 
     def require(self, otherwise):
         with suppress(DisagreementError) if self._me.name == "a" else nullcontext():
             real_require(self, otherwise)
 
     monkeypatch.setattr(aligning, "_tags", tags_of)
-    monkeypatch.setattr(join, "leader_joins", joins)
-    monkeypatch.setattr(Comparison, "require", require)
+    monkeypatch.setattr(private_join, "leader_joins", joins)
+    monkeypatch.setattr(EqualityComparison, "require", require)
 
 
 COMMON = [f"{n}" for n in range(6)]
@@ -256,7 +256,7 @@ def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, check
     cheating_leader(monkeypatch, tell)
     if not checked:  # as it was before: nothing is compared, and an owner says at once that it never sent a tag
         without_the_check(monkeypatch)
-        real = join.receive_matches
+        real = private_join.receive_matches
 
         def receive_matches(me, joiner, tags):
             found = real(me, joiner, tags)
@@ -264,12 +264,12 @@ def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, check
                 raise ProtocolError(f"{joiner} named people that {me.name} never sent")
             return found
 
-        monkeypatch.setattr(join, "receive_matches", receive_matches)
+        monkeypatch.setattr(private_join, "receive_matches", receive_matches)
     for holds in (False, True):
         extra = ["victim"] if holds else ["somebody"]
         lists = lists_of(a=[*COMMON, "victim"], b=[*COMMON, *extra, "x"], c=[*COMMON, "y", "z"])
         ended, _ = run(task, kit.align_programs(task, lists))
-        ends[holds] = {name: isinstance(end, Played) for name, end in ended.items()}
+        ends[holds] = {name: isinstance(end, RunResult) for name, end in ended.items()}
         if checked:
             ends[holds] |= {"sentence": stopped(ended, ("b", "c"))}
     assert (ends[True] == ends[False]) == checked
@@ -281,21 +281,21 @@ def mixes_up(monkeypatch, victim, common):
     Under the tag of the victim it stores the share of somebody common, and under that of the common one the share of
     the victim: if the leader holds the victim and luck has it, the common one is told to match by the victim's tag.
     """
-    real_answer, real_shares = tags._answer, join.zero_shares
+    real_answer, real_shares = dh_psi._answer, private_join.zero_shares
 
     def answer(me, peer, secret, size):
         if me.name != "b":
             real_answer(me, peer, secret, size)
             return
-        points = tags._received(me, peer, "blinded", size)
+        points = dh_psi._received(me, peer, "blinded", size)
         me.link(peer).send("blinded twice", points=np.roll(secret.on(points, peer), 1, axis=0))
 
     def shares(me, keys, secrets):
         swapped = {victim: common, common: victim}
         return real_shares(me, [swapped.get(key, key) if me.name == "b" else key for key in keys], secrets)
 
-    monkeypatch.setattr(tags, "_answer", answer)
-    monkeypatch.setattr(join, "zero_shares", shares)
+    monkeypatch.setattr(dh_psi, "_answer", answer)
+    monkeypatch.setattr(private_join, "zero_shares", shares)
 
 
 @pytest.mark.parametrize("own_blinds", [True, False])
@@ -305,11 +305,13 @@ def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_bli
     task = kit.align_task(("a", "b", "c"))
     mixes_up(monkeypatch, victim, common)
     if not own_blinds:  # one for the whole list, as it was before
-        fresh = Blinds.fresh.__func__
+        fresh = BlindingScalars.generate.__func__
         monkeypatch.setattr(
-            Blinds, "fresh", classmethod(lambda cls, count, stream: cls(fresh(cls, 1, stream)._scalars * count))
+            BlindingScalars,
+            "generate",
+            classmethod(lambda cls, count, stream: cls(fresh(cls, 1, stream)._scalars * count)),
         )
-    real, matched = join.receive_matches, []
+    real, matched = private_join.receive_matches, []
 
     def spy(me, joiner, own):
         found = real(me, joiner, own)
@@ -317,7 +319,7 @@ def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_bli
             matched.append(len(found.rows))
         return found
 
-    monkeypatch.setattr(join, "receive_matches", spy)
+    monkeypatch.setattr(private_join, "receive_matches", spy)
     learned = {}
     for held in ("victim", "somebody"):
         matched.clear()
@@ -336,7 +338,7 @@ def test_made_up_keys_are_answered_and_padding_bounds_how_many():
     longer = kit.align_programs(padded, lists)
     ended, _ = run(padded, longer, "a", lambda peer, kind, fields: {"rows": 200} if kind == "align" else {})
     assert isinstance(ended[COORDINATOR], ProtocolError)
-    assert not isinstance(ended["b"], Played)
+    assert not isinstance(ended["b"], RunResult)
 
 
 def test_a_hidden_alignment_does_not_find_wrong_slots():
@@ -373,7 +375,7 @@ def test_a_hidden_alignment_does_not_find_wrong_slots():
 )
 def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatch, scene, who, message, field, changed):
     """Also if it agrees with everybody about what was told: the others compare with each other too."""
-    real = agreement.told_alike
+    real = agreement.compare_digests
 
     def agrees_with_everybody(me, everyone, heard, what):
         if me.name != who:
@@ -381,7 +383,7 @@ def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatc
             return
         for name in everyone:
             if name != who:
-                me.link(name).send("heard-alike", **received(me.link(name), name, vocabulary.HEARD_ALIKE))
+                me.link(name).send("heard-alike", **receive_message(me.link(name), name, session_messages.HEARD_ALIKE))
 
     for programs in (exchange, embeddings):
         monkeypatch.setattr(programs, "told_alike", agrees_with_everybody)

@@ -10,8 +10,20 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import ProtocolError, without_code
-from colonnade.protocols.session import Played
-from colonnade.received import Array, Items, Message, Octets, OneOf, Real, Text, Truth, UpTo, Whole, received
+from colonnade.message_schema import (
+    ArrayForm,
+    Boolean,
+    FiniteFloat,
+    FixedBytes,
+    Integer,
+    ItemList,
+    MessageSchema,
+    TextChoice,
+    TextForm,
+    UpTo,
+    receive_message,
+)
+from colonnade.protocols.session import RunResult
 from colonnade.wire import codec
 from tests.support import malice
 from tests.support.errors import raises
@@ -37,7 +49,7 @@ def test_an_honest_run_ends_as_it_should_and_one_malformed_message_of_each_kind_
     scene, chance = malice.SCENES[name](), random.Random(name)  # noqa: S311
     ended = malice.run(scene)
     too_few = {type(end).__name__ for end in ended.values()} == {"AlignmentError"}
-    assert too_few if name.endswith("too few") else all(isinstance(end, Played) for end in ended.values()), ended
+    assert too_few if name.endswith("too few") else all(isinstance(end, RunResult) for end in ended.values()), ended
     of_kind = defaultdict(list)
     for mutation in malice.mutations(malice.SCENES[name]()):
         if mutation[3].name != "not at all":
@@ -73,22 +85,22 @@ class Kept:
 
 
 FITTING = [
-    (Whole(-5, 5), [-5, 0, 5], [-6, 6, 1.0, True, None, "1", np.array(1), 1 << 700]),
-    (Whole(0, 1 << 70), [1 << 70], [-1, (1 << 70) + 1]),
-    (Real(), [0.5, -0.0, 1e308], [1, float("nan"), float("inf"), "0.5", None, np.array(0.5)]),
-    (Truth(), [True, False], [1, 0, None, "true", np.array(True)]),
-    (Truth(only=False), [False], [True, 0, None]),
-    (Octets(0, 16), [b"", bytes(16)], [bytes(15), bytes(17), "", None, 16, [0] * 16, np.zeros(16, np.uint8)]),
-    (Text(3), ["", "abc", "\U0001f600" * 3], ["abcd", b"abc", None, 3]),
-    (Text(4, " *-?[0-9]+"), ["  -7", "1234"], ["", "1_2", "\u0663", "1\n", "12345", "-"]),
-    (OneOf(("", "a")), ["", "a"], ["b", None, b"a", ["a"], np.array("a" == "a")]),
+    (Integer(-5, 5), [-5, 0, 5], [-6, 6, 1.0, True, None, "1", np.array(1), 1 << 700]),
+    (Integer(0, 1 << 70), [1 << 70], [-1, (1 << 70) + 1]),
+    (FiniteFloat(), [0.5, -0.0, 1e308], [1, float("nan"), float("inf"), "0.5", None, np.array(0.5)]),
+    (Boolean(), [True, False], [1, 0, None, "true", np.array(True)]),
+    (Boolean(only=False), [False], [True, 0, None]),
+    (FixedBytes(0, 16), [b"", bytes(16)], [bytes(15), bytes(17), "", None, 16, [0] * 16, np.zeros(16, np.uint8)]),
+    (TextForm(3), ["", "abc", "\U0001f600" * 3], ["abcd", b"abc", None, 3]),
+    (TextForm(4, " *-?[0-9]+"), ["  -7", "1234"], ["", "1_2", "\u0663", "1\n", "12345", "-"]),
+    (TextChoice(("", "a")), ["", "a"], ["b", None, b"a", ["a"], np.array("a" == "a")]),
     (
-        Items(Whole(1, 1), Octets(2)),
+        ItemList(Integer(1, 1), FixedBytes(2)),
         [[1, b"xy"]],
         [[], [1], [True, b"xy"], [1, b"xy", 1], [b"xy", 1], (None,), {"a": 1}],
     ),
     (
-        Array(np.int64, (2, 3), -1, 1),
+        ArrayForm(np.int64, (2, 3), -1, 1),
         [np.zeros((2, 3), np.int64), np.full((2, 3), -1)],
         [
             np.zeros((2, 3)),
@@ -103,10 +115,14 @@ FITTING = [
             np.full((2, 3), np.iinfo(np.int64).min),
         ],
     ),
-    (Array(np.float64, (2,)), [np.zeros(2), np.full(2, 1e308)], [np.array([0, np.nan]), np.array([np.inf, 0])]),
-    (Array(np.float64, (2,), -1, 1), [np.ones(2)], [np.array([0, np.nan]), np.array([np.nan, 2]), np.array([0, 1.1])]),
+    (ArrayForm(np.float64, (2,)), [np.zeros(2), np.full(2, 1e308)], [np.array([0, np.nan]), np.array([np.inf, 0])]),
     (
-        Array(np.uint8, (UpTo(3), 2)),
+        ArrayForm(np.float64, (2,), -1, 1),
+        [np.ones(2)],
+        [np.array([0, np.nan]), np.array([np.nan, 2]), np.array([0, 1.1])],
+    ),
+    (
+        ArrayForm(np.uint8, (UpTo(3), 2)),
         [np.zeros((0, 2), np.uint8), np.zeros((3, 2), np.uint8)],
         [np.zeros((4, 2), np.uint8), np.zeros((3, 1), np.uint8), np.zeros((3, 3), np.uint8), np.zeros(2, np.uint8)],
     ),
@@ -115,9 +131,9 @@ FITTING = [
 
 @pytest.mark.parametrize(("form", "good", "bad"), FITTING, ids=lambda value: str(value)[:40])
 def test_a_form_takes_what_it_says_and_nothing_else(form, good, bad):
-    due = Message("thing", field=form)
+    due = MessageSchema("thing", field=form)
     for value in good:
-        found = received(Kept("thing", field=value), "bank", due)["field"]
+        found = receive_message(Kept("thing", field=value), "bank", due)["field"]
         assert np.array_equal(found, value) if isinstance(value, np.ndarray) else found == value
     for value in bad:
         with raises(ProtocolError, "MS049", "bank", "thing", "field") as caught:
@@ -130,7 +146,7 @@ def test_a_form_takes_what_it_says_and_nothing_else(form, good, bad):
 @pytest.mark.parametrize("fields", [{}, {"a": 1}, {"b": 1}, {"a": 1, "b": 1, "c": 1}])
 def test_no_field_is_missing_and_none_is_too_many(fields):
     with raises(ProtocolError, "MS048", "bank", "pair"):
-        Message("pair", a=Whole(0, 1), b=Whole(0, 1)).check(fields, "bank")
+        MessageSchema("pair", a=Integer(0, 1), b=Integer(0, 1)).check(fields, "bank")
 
 
 @settings(max_examples=60, deadline=None)
@@ -144,6 +160,12 @@ def test_no_field_is_missing_and_none_is_too_many(fields):
 def test_the_declared_size_is_enough_and_not_much_more(shape, dtype, text, number, count):
     values = {"a": np.zeros(shape, dtype), "t": text, "n": number, "o": [bytes(9)] * count}
     ends = (number, 0) if number < 0 else (0, number)
-    due = Message("things", a=Array(dtype, shape), t=Text(len(text)), n=Whole(*ends), o=Items(*[Octets(9)] * count))
-    received(Kept("things", **values), "bank", due)
-    assert due.most - len(codec.encode(["things", values])) < 1200
+    due = MessageSchema(
+        "things",
+        a=ArrayForm(dtype, shape),
+        t=TextForm(len(text)),
+        n=Integer(*ends),
+        o=ItemList(*[FixedBytes(9)] * count),
+    )
+    receive_message(Kept("things", **values), "bank", due)
+    assert due.max_bytes - len(codec.encode(["things", values])) < 1200

@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PeerLost, PrivacyError, ProtocolError, ShareError, StudyError
-from colonnade.kinds.pca.directions import programs as directions
+from colonnade.kinds.pca import programs as directions
 from colonnade.kinds.polynomial import programs as polynomial
-from colonnade.kinds.sketch.task import Sketch
-from colonnade.kinds.tables.marginals import programs as marginals
+from colonnade.kinds.sketch.model import SketchTask
+from colonnade.kinds.tables import programs as marginals
 from colonnade.models.registry import load, rows
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
-from colonnade.privacy import DiscreteGaussianRelease, Repeated, Trust
-from colonnade.privacy.events import innermost
-from colonnade.protocols.messages import told_event
+from colonnade.privacy import DiscreteGaussianRelease, RepeatedRelease, Trust
+from colonnade.privacy.events import unwrap
+from colonnade.protocols.committee_task import CommitteeTask
+from colonnade.protocols.iteration import PreparedNoise, RoundCounter
+from colonnade.protocols.message_task import message_event
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
-from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import COORDINATOR, Owner
-from colonnade.protocols.rounds import NextNoise, Rounds
-from colonnade.protocols.session import partners
-from colonnade.protocols.task import Playable, Priced, Task, check_complete
+from colonnade.protocols.session import partners_of
+from colonnade.protocols.task import PricedTask, RunnableTask, Task, check_complete
 from colonnade.wire import encode
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
@@ -127,14 +127,14 @@ def compared(seats: int, threshold: int, *, gone: int, wrong: str = "") -> Owner
 def test_a_result_is_kept_only_if_as_many_seats_confirm_it_as_must_be_left(seats, threshold, may):
     """The coordinator may say that seats are gone: those that are left must hold an honest one."""
     for gone in range(may + 1):
-        assert len(compared(seats, threshold, gone=gone).hand.lost) == gone
+        assert len(compared(seats, threshold, gone=gone).engine.lost) == gone
     for gone in range(may + 1, seats):
         with pytest.raises(PeerLost, match="lost"):
             compared(seats, threshold, gone=gone)
     refused(ShareError, "SH018", compared, seats, threshold, gone=may, wrong="s0")
 
 
-class Telling(Playable):
+class Telling(RunnableTask):
     """A task in which a tells b and c, and nobody holds shares."""
 
     owners = ("a", "b", "c")
@@ -147,10 +147,10 @@ class Telling(Playable):
 def test_without_a_committee_everybody_talks_with_everybody():
     names = ("a", "b", "c", COORDINATOR)
     for name in names:
-        assert partners(name, names, Telling()) == [peer for peer in names if peer != name]
+        assert partners_of(name, names, Telling()) == [peer for peer in names if peer != name]
     seated = Telling()
     seated.committee = SEATS
-    assert partners("d", ("a", "b", "c", "d", "e", COORDINATOR), seated) == ["a", "b", "c", COORDINATOR]
+    assert partners_of("d", ("a", "b", "c", "d", "e", COORDINATOR), seated) == ["a", "b", "c", COORDINATOR]
 
 
 def test_a_mask_of_another_degree_than_the_opening_is_refused():
@@ -191,7 +191,7 @@ def test_a_phase_counts_rounds_messages_and_bytes():
 
 def went(turns, every, last=None):
     reported, taken = [], []
-    rounds = Rounds(turns, lambda *said: reported.append(said), "search", every)
+    rounds = RoundCounter(turns, lambda *said: reported.append(said), "search", every)
     for turn in rounds:
         taken.append(turn)
         if turn == last:
@@ -200,7 +200,7 @@ def went(turns, every, last=None):
 
 
 def test_noise_that_was_drawn_ahead_is_for_one_message_only():
-    ahead = NextNoise("bank", 9, lambda name, variance, count: np.full(count, variance))
+    ahead = PreparedNoise("bank", 9, lambda name, variance, count: np.full(count, variance))
     ahead.prepare(3)
     for wrong in [("shop", 9, 3), ("bank", 8, 3), ("bank", 9, 2)]:
         refused(ProtocolError, "MS041", ahead, *wrong)
@@ -214,7 +214,7 @@ FOREIGN, PUBLIC_SCORES = replace(SCORES, about=("b",), audience=("a", "c")), rep
 @pytest.mark.parametrize("repeated", [False, True])
 def test_nothing_is_told_beyond_its_audience_for_another_party_unplanned_too_often_or_in_fractions(repeated):
     def wrapped(event):
-        return Repeated(event, 3) if repeated else event
+        return RepeatedRelease(event, 3) if repeated else event
 
     me, log = role(planned={wrapped(event): 1 for event in (SCORES, FOREIGN, PUBLIC_SCORES)})
     for to, values, event, refusal in (
@@ -245,7 +245,7 @@ MOMENTS = moments_task()
 
 
 @dataclass(frozen=True)
-class Told(Priced):
+class Told(PricedTask):
     """A task that forgot two members."""
 
     trust: Trust
@@ -265,7 +265,7 @@ class Whole(Told):
     [
         (Told, "agreement, rows_limit"),
         (type("Half", (Moments,), {"cells": Task.cells, "law": Task.law}), "cells, law"),
-        (Priced, "agreement, events, rows_limit, trust"),
+        (PricedTask, "agreement, events, rows_limit, trust"),
     ],
 )
 def test_an_incomplete_task_is_refused_and_what_it_lacks_is_named(task, missing):
@@ -282,7 +282,7 @@ ADJUSTABLES = {
     **{law: grouped_moments_task(law=law, known=int(law == LAWS[-1])).adjustable(500) for law in LAWS},
     "slopes": exchange_task().adjustable(None),
     "scores": kept_scores_task().adjustable(None),
-    "sketch": Sketch(MOMENTS.trust, 10, "poisson", 1000, 50, 20, 1.0, 2**20, "skellam", noise=9),
+    "sketch": SketchTask(MOMENTS.trust, 10, "poisson", 1000, 50, 20, 1.0, 2**20, "skellam", noise=9),
 }
 
 
@@ -353,7 +353,7 @@ def test_the_forecast_of_bytes_is_about_what_is_sent(programs, task):
 
 @pytest.mark.parametrize(("numbers", "square"), [(1, 1), (3, 7), (10, 4), (1000, 10**12)])
 def test_a_told_event_has_the_sensitivity_and_noise_it_is_given(numbers: int, square: int) -> None:
-    event = told_event("scores of bank", "bank", numbers, square, 17, "exchange-sensitivity", ("shop",))
+    event = message_event("scores of bank", "bank", numbers, square, 17, "exchange-sensitivity", ("shop",))
     assert isinstance(event, DiscreteGaussianRelease)
     assert event.shares == (("bank", Fraction(17)),)
     assert (event.audience, event.about, event.theorem) == (("shop",), ("bank",), "exchange-sensitivity")
@@ -362,10 +362,10 @@ def test_a_told_event_has_the_sensitivity_and_noise_it_is_given(numbers: int, sq
     assert event.l1 == event.replace_l1 == min(square, math.isqrt(numbers * square))
 
 
-def _lost_in_all(task: OnShares) -> float:
+def _lost_in_all(task: CommitteeTask) -> float:
     (event,) = task.events
-    times = event.times if isinstance(event, Repeated) else 1
-    return times * float(getattr(innermost(event), "lost", 0.0))
+    times = event.times if isinstance(event, RepeatedRelease) else 1
+    return times * float(getattr(unwrap(event), "lost", 0.0))
 
 
 CHARGED = {

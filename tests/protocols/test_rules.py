@@ -9,11 +9,11 @@ import pytest
 
 from colonnade import versions
 from colonnade.errors import ProtocolError
-from colonnade.mpc.common import CommonKeys
-from colonnade.mpc.fixed import functions, masks
-from colonnade.mpc.oblivious import function
-from colonnade.protocols import rules, vocabulary
-from colonnade.tables import dates, days, normal, parse
+from colonnade.mpc.fixed_point import functions, masks
+from colonnade.mpc.oblivious import prf
+from colonnade.mpc.pseudorandom_sharing import CommonKeys
+from colonnade.protocols import compatibility, session_messages
+from colonnade.tables import cell_parsing, dates, dates as days, keys
 from tests.support.errors import raises, refused
 
 # Equal with every supported Python, numpy and pyarrow. Change a line only together with the rule: participants of
@@ -34,25 +34,27 @@ DIGESTS = {
 }
 
 
-def told(**changed: str) -> rules.Told:
+def told(**changed: str) -> compatibility.CompatibilityRecord:
     return {"rules": " ".join(f"{k}={v}" for k, v in (DIGESTS | changed).items()), "has": "colonnade 0.1.0"}
 
 
-def of_coordinator(without: str = "") -> rules.Told:
+def of_coordinator(without: str = "") -> compatibility.CompatibilityRecord:
     """What a coordinator tells, which has no table."""
     every = {"rounding", "streams", "parts", "masked"} - {without}
     return {"rules": " ".join(f"{k}={v}" for k, v in DIGESTS.items() if k in every), "has": "colonnade 0.1.0"}
 
 
 def test_rules_are_the_same_with_every_version() -> None:
-    rules._digest.cache_clear()  # another test may have run a study under other rules
-    found = rules.told_by("bank", aligns=True)
+    compatibility._digest.cache_clear()  # another test may have run a study under other rules
+    found = compatibility.compatibility_record("bank", aligns=True)
     assert dict(one.split("=") for one in found["rules"].split()) == DIGESTS
-    vocabulary.READY.check(found, "bank")
-    assert set(rules._MEANING) == set(DIGESTS)
+    session_messages.READY.check(found, "bank")
+    assert set(compatibility._MEANING) == set(DIGESTS)
     # Everybody tells the rules that it applies.
-    assert rules.told_by("coordinator", aligns=True)["rules"] == of_coordinator()["rules"]
-    assert [one.split("=")[0] for one in rules.told_by("bank", aligns=False)["rules"].split()] == [*DIGESTS][:7]
+    assert compatibility.compatibility_record("coordinator", aligns=True)["rules"] == of_coordinator()["rules"]
+    assert [one.split("=")[0] for one in compatibility.compatibility_record("bank", aligns=False)["rules"].split()] == [
+        *DIGESTS
+    ][:7]
 
 
 def half_up(values, **more):
@@ -60,12 +62,12 @@ def half_up(values, **more):
 
 
 CHANGED = {
-    "another form of letters": ("text", [(normal._FORMS, "NFC", partial(unicodedata.normalize, "NFD"))]),
-    "other blanks": ("text", [(normal, "BLANKS", " ")]),
+    "another form of letters": ("text", [(keys._FORMS, "NFC", partial(unicodedata.normalize, "NFD"))]),
+    "other blanks": ("text", [(keys, "BLANKS", " ")]),
     "halves are rounded up": ("rounding", [(np, "rint", half_up)]),
     "an earlier first day": ("dates", [(days, "_FIRST_DAY", -900_000)]),
     "weeks begin on another day": ("cells", [(dates, "_BEFORE_THURSDAY", 4)]),
-    "other numbers with a comma": ("cells", [(parse, "COMMA_NUMERAL", parse.NUMERAL)]),
+    "other numbers with a comma": ("cells", [(cell_parsing, "COMMA_NUMERAL", cell_parsing.NUMERAL)]),
     # Other limbs are drawn before the first sharing of zero.
     "other chunks": ("masked", [(masks, "CHUNK", 1 << 14)]),
     "longer limbs": ("masked", [(masks, "LONG_LIMB", 24)]),
@@ -73,7 +75,7 @@ CHANGED = {
     "another first guess": ("masked", [(functions, "_LINE", 2.9)]),
     "no sharing of zero": ("masked", [(CommonKeys, "add_zero", lambda self, target, degree: None)]),
     "another stream": ("masked", [(CommonKeys, "pair_stream", lambda self, dealer, seat: self._between[seat, dealer])]),
-    "other pieces": ("transfers", [(function, "PIECE", 1 << 10)]),
+    "other pieces": ("transfers", [(prf, "PIECE", 1 << 10)]),
 }
 
 
@@ -85,22 +87,24 @@ def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch, change: str) -> N
             for where, what, other in patches:
                 set_it = patch.setitem if isinstance(where, dict) else patch.setattr
                 set_it(where, what, other)
-            rules._digest.cache_clear()
+            compatibility._digest.cache_clear()
             functions._reciprocal_plan.cache_clear()
-            found = dict(one.split("=") for one in rules.told_by("bank", aligns=True)["rules"].split())
+            found = dict(
+                one.split("=") for one in compatibility.compatibility_record("bank", aligns=True)["rules"].split()
+            )
         assert found[name] != DIGESTS[name]
     finally:
         functions._reciprocal_plan.cache_clear()
-        rules._digest.cache_clear()
+        compatibility._digest.cache_clear()
 
 
 def test_one_sentence_names_the_rule_and_the_versions_and_equal_rules_pass() -> None:
-    rules.compare({"coordinator": told(), "bank": told(), "shop": told()})
-    rules.compare({"coordinator": of_coordinator(), "bank": told(), "shop": told()})
+    compatibility.compare_records({"coordinator": told(), "bank": told(), "shop": told()})
+    compatibility.compare_records({"coordinator": of_coordinator(), "bank": told(), "shop": told()})
     other = {**told(text="0" * 16), "has": "colonnade 0.1.0, Python 3.11.7, pyarrow 22.0.0"}
     versions = "shop has colonnade 0.1.0, Python 3.11.7, pyarrow 22.0.0; bank has colonnade 0.1.0"
     with raises(ProtocolError, "MS043", "how text is compared", versions) as caught:
-        rules.compare({"coordinator": of_coordinator(), "bank": told(), "shop": other})
+        compatibility.compare_records({"coordinator": of_coordinator(), "bank": told(), "shop": other})
     assert caught.value.public
 
 
@@ -110,15 +114,24 @@ def test_one_sentence_names_the_rule_and_the_versions_and_equal_rules_pass() -> 
         (told(), told(rounding="0" * 16), ()),
         (told(), told(novel="0" * 16), ()),
         (told(), {**told(), "rules": f"rounding={DIGESTS['rounding']}"}, ()),
-        *((of_coordinator(without=rule), told(), rules._MEANING[rule]) for rule in ("parts", "masked", "streams")),
+        *(
+            (of_coordinator(without=rule), told(), compatibility._MEANING[rule])
+            for rule in ("parts", "masked", "streams")
+        ),
     ],
     ids=["another digest", "a rule that we do not know", "fewer rules", "no parts", "no masks", "no streams"],
 )
 def test_whatever_differs_and_a_coordinator_that_does_not_know_a_rule_is_refused(coordinator, other, named) -> None:
-    refused(ProtocolError, "MS043", named, rules.compare, {"coordinator": coordinator, "bank": told(), "shop": other})
+    refused(
+        ProtocolError,
+        "MS043",
+        named,
+        compatibility.compare_records,
+        {"coordinator": coordinator, "bank": told(), "shop": other},
+    )
 
 
 def test_versions_tell_nothing_else() -> None:
-    found = versions.installed()
+    found = versions.installed_versions()
     assert found["colonnade"] == versions.own_version() == metadata.version("colonnade")
     assert all("/" not in text and len(text) < 40 for text in found.values())

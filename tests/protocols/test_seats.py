@@ -14,18 +14,18 @@ import pytest
 
 from colonnade import PCA, Federation, Party, Schema, number
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ShareError
-from colonnade.kinds.pca.directions import programs as power
+from colonnade.kinds.pca import programs as power
 from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.prediction.scores import programs as scores
-from colonnade.kinds.regression.gradients import programs as gradients
-from colonnade.kinds.regression.gradients.descent import Descent
-from colonnade.kinds.regression.gradients.task import Gradients
-from colonnade.kinds.tables.marginals import programs as marginals
+from colonnade.kinds.regression import programs as gradients
+from colonnade.kinds.regression.gradient_descent import GradientDescent
+from colonnade.kinds.regression.task import GradientTask
+from colonnade.kinds.tables import programs as marginals
 from colonnade.mpc import Shares
-from colonnade.protocols import proving
+from colonnade.protocols import iteration
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import spare
+from colonnade.protocols.session import spare_owners
 from tests.support import protocols as kit
 from tests.support.errors import refused
 
@@ -154,7 +154,7 @@ MOMENTS = {
 def test_moments_are_opened_without_spare_seats_and_not_without_others(exact, case):
     owners, threshold, seats, changes, said = MOMENTS[case]
     task, steps = kit.moments_task((2,) * owners, seats, threshold), []
-    assert (spare(task) == ()) == case.startswith("none")
+    assert (spare_owners(task) == ()) == case.startswith("none")
     tables = kit.tables_of(task, 30)
     ended = run(task, kit.programs_of(moments, task, tables), changes, steps)
     if said:
@@ -182,13 +182,13 @@ def test_rounds_go_on_without_a_spare_seat_and_not_without_whoever_is_needed_in_
     task = kit.gradients_task((2,) * owners, scale=0.4, rounds=6, noise=3 * owners, rows_at_most=100)
     if owners == 4:
         task = kit.active(replace(task, sampling="disjoint", batch=20))
-    monkeypatch.setattr(Gradients, "rounds_checked", 2)
+    monkeypatch.setattr(GradientTask, "rounds_checked", 2)
     monkeypatch.setattr(gradients, "new_key", lambda: KEY)
     programs = kit.programs_of(gradients, task, kit.tables_of(task, 40), labels_for(task, 40))
     want = run(task, programs)["o0"].result.weights
     assert np.any(want)
     if ahead is not None:
-        monkeypatch.setattr(Gradients, "rounds_ahead", ahead)
+        monkeypatch.setattr(GradientTask, "rounds_ahead", ahead)
     ended = run(task, programs, {lost: lambda me: vanish_before_opening(me, opening)})
     if ahead is None:
         go_on(ended, [lost], lambda result: result.weights, want)
@@ -245,8 +245,8 @@ def test_gradients_equal_the_reference(exact, monkeypatch, widths, seats, thresh
     whole = np.hstack(
         [np.rint(tables[o] * (task.gamma * task.scale)) for o in task.owners] + [np.full((40, 1), task.constant)]
     )
-    descent = Descent(task)
-    for turn, batch in enumerate(gradients.batches(task, 40, secret)):
+    descent = GradientDescent(task)
+    for turn, batch in enumerate(gradients.iterate_batches(task, 40, secret)):
         rows, own = whole[batch].astype(np.int64), labels[batch].astype(np.int64)
         want = gradients.reference(rows, own, descent.integer_weights, task)
         assert all((opened[turn] == want).all() for opened in seen.values())
@@ -263,7 +263,7 @@ def test_gradients_equal_the_reference(exact, monkeypatch, widths, seats, thresh
     ],
 )
 def test_products_with_directions_equal_the_reference(exact, monkeypatch, widths, seats, threshold, inputs):
-    monkeypatch.setattr(proving, "_HELD", 1)
+    monkeypatch.setattr(iteration, "_HELD", 1)
     task = kit.active(kit.directions_task(widths, seats, threshold, block_rows=7), inputs=inputs)
     assert inputs == "unproven" or task.proven["o0"].rows == 7
     tables = kit.tables_of(task, 30)
@@ -340,7 +340,7 @@ def tell_one_seat_something_else(whom, at):
     """The opener tells one participant other numbers, in its so manieth opening, and goes on whatever it opens."""
 
     def cheat(me):
-        real, count = me.hand.tell_opened, []
+        real, count = me.hand.send_opened, []
         opening = me.hand.receive_opening
 
         def receive(shape, **how):
@@ -359,7 +359,7 @@ def tell_one_seat_something_else(whom, at):
             else:
                 real(values, to)
 
-        me.hand.tell_opened = tell
+        me.hand.send_opened = tell
 
     return cheat
 
@@ -463,9 +463,9 @@ def codes_held(task: Any) -> dict[str, Any]:
     return {name: kit.Rows(values) for name, values in kit.codes_of(task, 20).items()}
 
 
-def parts_held(task: Any) -> dict[str, scores.Parts]:
+def parts_held(task: Any) -> dict[str, scores.OwnScoreParts]:
     ids = tuple(f"p{k:06d}" for k in range(20))
-    return {name: scores.Parts(ids, np.zeros((20, task.classes))) for name in task.owners}
+    return {name: scores.OwnScoreParts(ids, np.zeros((20, task.classes))) for name in task.owners}
 
 
 rows_held = partial(kit.tables_of, rows=40)

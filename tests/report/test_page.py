@@ -24,21 +24,20 @@ from colonnade.kinds import PCA, JointPrediction, LogisticRegression, Polynomial
 from colonnade.kinds.pca.pictures import noise_edge
 from colonnade.kinds.pca.report import SECTION
 from colonnade.models import Estimator, Roster
-from colonnade.models.outlook import Outlook
 from colonnade.models.registry import rows, section_of
+from colonnade.models.sample_size import SampleSizeForecast
 from colonnade.privacy import Ledger, SkellamRelease
 from colonnade.privacy.events import NonPrivate
 from colonnade.privacy.observers import Trust
 from colonnade.privacy.releases import RandomisedResponse
-from colonnade.privacy.rows import rounded_up
-from colonnade.privacy.statement import Statement
-from colonnade.protocols.align import Aligning
-from colonnade.report import words, write_report
-from colonnade.report.glossary import WORDS, linked
-from colonnade.report.section import Section
+from colonnade.privacy.statement import Statement, format_rounded_up
+from colonnade.protocols.align import AlignmentTask
+from colonnade.report import wording, write_report
+from colonnade.report.sections import ReportSection
+from colonnade.report.wording import WORDS, link_terms
 from colonnade.tables import Schema, category, flag, number
+from colonnade.tables.cell_parsing import CellLocation
 from colonnade.tables.keys import Key
-from colonnade.tables.parse import Place
 from tests.support.errors import refused
 from tests.support.pages import Page
 from tests.support.reports import COLUMNS, as_fitted, make_evaluation, make_model, make_run, make_statement, rendered
@@ -102,7 +101,7 @@ def test_it_says_in_plain_words_who_is_promised_what():
     names = page.words.replace("+ ", "+")
     for row in (*statement.rows, *statement.missing_noise):
         assert row.observer.label in names
-        figure = rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason
+        figure = format_rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason
         check_says(page, row.adjacency.value, row.condition, figure)
 
 
@@ -232,7 +231,7 @@ def test_output_repeats_also_of_a_model_that_was_saved(tmp_path):
 
 
 def test_every_kind_of_model_has_a_section_and_other_kinds_are_refused():
-    assert all(isinstance(section_of(row.kind), Section) for row in rows() if row.kind != "sketch")
+    assert all(isinstance(section_of(row.kind), ReportSection) for row in rows() if row.kind != "sketch")
     refused(StudyError, "ST139", "forest", "pca", section_of, "forest")
 
 
@@ -294,7 +293,7 @@ def test_sums_are_shown_with_their_noise_and_a_report_on_predictions_holds_none(
 
 
 def test_the_alignment_is_told_in_counts_with_who_learned_what():
-    leaks = Aligning(make_statement().trust, (Key("x"),)).leakage
+    leaks = AlignmentTask(make_statement().trust, (Key("x"),)).leakage
     check_says(
         page_of(), "by name and birth: 4,990 people", "9,057", "9,101", "41", "1.8 s", "no helper is trusted",
         "tables below say", "Besides what the alignment told",
@@ -310,7 +309,7 @@ def test_a_hidden_alignment_and_one_that_is_used_again():
     for facts in run["parties"].values():
         facts["alignment"]["matched"] = None
     said = ["No party knows which", "used again", "at most lengths of lists", "told only that no list had changed"]
-    (owner, *_) = Aligning(make_statement().trust, (Key("x"),), hidden=True).leakage
+    (owner, *_) = AlignmentTask(make_statement().trust, (Key("x"),), hidden=True).leakage
     check_says(page_of(run), owner.learns, *said, never=["That took", "people in common"])
 
 
@@ -330,7 +329,7 @@ def test_runs_without_an_alignment_look_as_before_and_a_mode_that_does_not_fit_h
 
 def test_too_few_people_are_said():
     few, enough, unknown = (
-        page_of(forecast=Outlook.falling("a predicted probability", 0.1, 400.0, people).to_dict())
+        page_of(forecast=SampleSizeForecast.falling("a predicted probability", 0.1, 400.0, people).to_dict())
         for people in (1000, 9000, None)
     )
     check_says(
@@ -374,10 +373,10 @@ def test_words_are_linked_once_and_explained_where_they_occur():
 
 def test_words_in_names_code_and_pictures_are_left_alone():
     parts = [Html("<p>ridge_2 my-ridge <code>ridge</code><svg><text>ridge</text></svg></p><p>Ridges, ridge</p>")]
-    (done,), explained = linked(parts)
+    (done,), explained = link_terms(parts)
     assert done.partition("</p>")[2] == '<p><a class="word" href="#word-ridge">Ridges</a>, ridge</p>'
     assert (done.count("<a "), WORDS["ridge"] in explained) == (1, True)
-    assert linked([Html("<p>nothing</p>")]) == ([Html("<p>nothing</p>")], None)
+    assert link_terms([Html("<p>nothing</p>")]) == ([Html("<p>nothing</p>")], None)
 
 
 def test_the_pages_of_the_documentation_have_the_same_words():
@@ -430,7 +429,7 @@ def leakage_table(owners: int) -> str:
     trust = Roster.of({f"party{k}": Schema({"x": number(0, 1)}) for k in range(owners)}).trust
     lines = ["| mode | who | learns | to learn more |", "|---|---|---|---|"]
     for mode, hidden in KINDS if owners == 2 else KINDS[:-1]:
-        *leaks, last = Aligning(trust, (Key("id"),), mode=mode, hidden=hidden).leakage
+        *leaks, last = AlignmentTask(trust, (Key("id"),), mode=mode, hidden=hidden).leakage
         assert (last.who, last.learns) == ("anybody else", "nothing")  # said once, below the tables
         name = f"`{mode}`, hidden" if hidden else f"`{mode}`"
         for leak in leaks:
@@ -453,7 +452,7 @@ def test_the_examples_of_rules_are_what_the_code_does():
     for rule, cells, expected in examples:
         key = Key("x", **dict(re.findall(r'(\w+) = "(\w+)"', rule)))
         written = re.findall(r"`([^`]*)`", cells)
-        place = Place("page", "x", np.arange(1, len(written) + 1))
+        place = CellLocation("page", "x", np.arange(1, len(written) + 1))
         assert set(key.normalise(pa.array(written), place).to_pylist()) == {expected}, rule
 
 
@@ -463,11 +462,11 @@ def test_the_examples_of_rules_are_what_the_code_does():
 @pytest.mark.parametrize(
     ("shown", "cases"),
     [
-        (words.seconds, {0: "0 s", 3.4: "3.4 s", 0.0123: "12 ms", 0.00123: "1.2 ms", 125: "2 min 5 s",
+        (wording.seconds, {0: "0 s", 3.4: "3.4 s", 0.0123: "12 ms", 0.00123: "1.2 ms", 125: "2 min 5 s",
                          4330: "1 h 12 min"}),
-        (words.size, {0: "0 B", 900: "900 B", 999.9: "1.0 kB", 1_234_567: "1.2 MB", 345e9: "345 GB"}),
-        (words.power, {1e-5: "10⁻⁵", 2.5e-6: "2.5·10⁻⁶", 0.05: "0.05", 3e-12: "3·10⁻¹²"}),
-        (words.listed, {"": "", "a": "a", "abc": "a, b and c", "abcdefgh": "a, b, c, d, e and 3 more"}),
+        (wording.size, {0: "0 B", 900: "900 B", 999.9: "1.0 kB", 1_234_567: "1.2 MB", 345e9: "345 GB"}),
+        (wording.power, {1e-5: "10⁻⁵", 2.5e-6: "2.5·10⁻⁶", 0.05: "0.05", 3e-12: "3·10⁻¹²"}),
+        (wording.join_names, {"": "", "a": "a", "abc": "a, b and c", "abcdefgh": "a, b, c, d, e and 3 more"}),
     ],
     ids=["seconds", "sizes", "deltas", "lists"],
 )  # fmt: skip
@@ -477,5 +476,5 @@ def test_words_for_numbers_and_lists(shown, cases):
 
 @given(st.floats(1e-6, 15))
 def test_epsilon_and_its_factor_are_never_rounded_down(value):
-    assert float(words.epsilon(value)) >= value
-    assert float(words.times(value).replace(",", "")) >= math.exp(value)
+    assert float(wording.epsilon(value)) >= value
+    assert float(wording.times(value).replace(",", "")) >= math.exp(value)

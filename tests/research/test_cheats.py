@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from colonnade.errors import PeerLost, PeerStopped, ShareError
+from colonnade.message_schema import Integer, MessageSchema, receive_message
 from colonnade.mpc import Shares
-from colonnade.mpc.verify import agreement, bits, claims, ranges
-from colonnade.received import Message, Whole, received
+from colonnade.mpc.verification import bit_products, claims, input_ranges, transcript
 from research.__main__ import app
 from research.cheats import equivocation, known, trials
 from research.cheats.catalogue import CHEATS
@@ -64,15 +64,15 @@ def test_the_games_notice_a_zero_test_that_is_opened_before_its_degree_is_lowere
 ) -> None:
     """Whoever waits for the other shares could then choose its own so that zero is opened."""
 
-    def opened_at_once(self: claims.Claims, values, *_) -> None:
-        hand, t = self._hand, self._hand.committee.threshold
+    def opened_at_once(self: claims.ShareClaims, values, *_) -> None:
+        hand, t = self._engine, self._engine.committee.threshold
         found = hand.multiply(hand.random(values.shape[1:]), Shares(values, t))
         masked = hand.add([found, hand.zero(found.shape, 2 * t)])
         assert not np.any(hand.open_residues(masked.values, masked.degree))
 
     cheat = "a wrong product hidden by waiting for others"
     assert row("inner product", cheat).caught == 2
-    monkeypatch.setattr(claims.Claims, "_test_zero", opened_at_once)
+    monkeypatch.setattr(claims.ShareClaims, "_test_zero", opened_at_once)
     broken = row("inner product", cheat)
     assert (broken.missed, broken.good) == (2, False)
 
@@ -81,7 +81,7 @@ def test_the_games_notice_a_proof_of_bounds_that_does_not_look_at_sums_of_bits(m
     """The liar makes every equation true modulo every prime: only that its bits are large gives it away."""
     cheat = "a number a thousand times its bound, with squares and bits modulo every prime"
     assert row("proof of bounds", cheat, trials=1).caught == 1
-    monkeypatch.setattr(ranges.Ranges, "window", property(lambda self: (-(2**999), 2**999)))
+    monkeypatch.setattr(input_ranges.InputRanges, "window", property(lambda self: (-(2**999), 2**999)))
     assert row("proof of bounds", cheat, trials=1).missed == 1
 
 
@@ -90,7 +90,7 @@ def test_the_games_notice_seats_that_open_before_all_have_received(monkeypatch: 
     wrong = ("inner product", "a wrong product hidden by a part held back")
     noise = ("moments", "noise held back until others open")
     assert row(*wrong).caught == row(*noise).caught == 2
-    monkeypatch.setattr(agreement.Agreement, "agree", lambda self: None)
+    monkeypatch.setattr(transcript.TranscriptAgreement, "agree", lambda self: None)
     for seats in (3, 5):
         assert row(*wrong, seats, trials=4).missed > 0, seats
     # Moments are settled at the end, after everybody's noise: whoever holds its noise back waits for itself.
@@ -102,14 +102,14 @@ def test_the_games_notice_a_check_of_bits_that_is_opened_before_all_have_receive
 ) -> None:
     cheat = "a wrong AND hidden by a part held back"
     assert row("comparison", cheat).caught == 2
-    real = bits.BitClaims._lower
+    real = bit_products.BitProductClaims._lower
 
-    def no_coin_after(self: bits.BitClaims, values):
+    def no_coin_after(self: bit_products.BitProductClaims, values):
         if values.size == 1:
             self._coin = partial(setattr, self, "_coin", self._coin)  # once
         return real(self, values)
 
-    monkeypatch.setattr(bits.BitClaims, "_lower", no_coin_after)
+    monkeypatch.setattr(bit_products.BitProductClaims, "_lower", no_coin_after)
     broken = row("comparison", cheat, trials=6)
     assert broken.caught == 0 < broken.missed
 
@@ -120,7 +120,7 @@ def test_the_games_notice_seats_that_repeat_a_coin_as_often_as_one_likes(
 ) -> None:
     """One try in 32 is liked at once, so that eight of them are has a chance of 2^-40."""
     assert row("products in a row", cheat, trials=8).caught > 0
-    monkeypatch.setattr(agreement.Agreement, "_repeat", lambda self: None)
+    monkeypatch.setattr(transcript.TranscriptAgreement, "_repeat", lambda self: None)
     assert row("products in a row", cheat, trials=8).missed > 0
 
 
@@ -193,11 +193,11 @@ def test_an_opener_that_tells_seats_different_numbers_reads_cells_exactly() -> N
 # --- participants on a stage play in turn, and nobody waits for a clock
 
 
-NUMBER = Message("number", value=Whole(0, 100))
+NUMBER = MessageSchema("number", value=Integer(0, 100))
 
 
 def ask(place: StagePlace, peer: str) -> int:
-    found: int = received(place.channel(peer), peer, NUMBER)["value"]
+    found: int = receive_message(place.channel(peer), peer, NUMBER)["value"]
     return found
 
 
@@ -253,7 +253,7 @@ def test_rows_say_what_was_played_how_often_and_which_check_caught_it(tmp_path: 
 
 
 def test_a_miss_ends_with_status_one_and_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims.Claims, "settle", lambda self: None)
+    monkeypatch.setattr(claims.ShareClaims, "settle", lambda self: None)
     status, text = typed("--cheat", "plus one")
     assert status == 1
     assert "MISSED" in text

@@ -15,8 +15,8 @@ from scipy.special import expit
 from typer.testing import CliRunner
 
 from colonnade.errors import DatasetError, StorageError, StudyError
-from colonnade.kinds.regression.gradients import programs as gradients
-from colonnade.privacy.routes.gaussian import gaussian_epsilon
+from colonnade.kinds.regression import programs as gradients
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon
 from colonnade.randomness import Stream
 from research.afe import cases, labels, ours, own, published, settings, tables, threats
 from research.afe.published import Mode

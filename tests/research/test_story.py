@@ -11,7 +11,7 @@ import pytest
 
 from colonnade import Federation, LogisticRegression, Party, joint_scores
 from colonnade.study import Study
-from colonnade.tables.people import population
+from colonnade.tables.datasets import population
 from research.datasets.catalog import Layout
 from research.datasets.named import load_dataset
 from research.reproduce.exchanges import EPSILONS, OURS

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from colonnade.audit import Game, games, profile_audit, registry, subjects
-from colonnade.audit.samplers import Opening
+from colonnade.audit.mechanisms import OpenedNumber
 from colonnade.privacy import Observer, Trust
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from research.__main__ import app
 from research.twins import registry as twins_registry
 from research.twins.broken import in_event, in_sampler
@@ -57,7 +57,7 @@ def test_every_mechanism_has_a_twin_and_every_twin_a_game():
 def test_a_twin_is_a_row_after_that_of_its_game_and_others_are_refused(monkeypatch):
     all_twins()
     monkeypatch.setattr(twins_registry, "_TWINS", [])
-    silent = in_sampler(Opening, lambda sampler: replace(sampler, shares=()))
+    silent = in_sampler(OpenedNumber, lambda sampler: replace(sampler, shares=()))
     register_twin("skellam", "party", "no noise", silent)
     ((broken, game),) = twins("skellam")
     assert (broken, game.name) == ("no noise", "skellam/bank")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.study.forks import Forks
+from colonnade.study.fork_server import ForkServer
 
 
 @pytest.fixture(scope="session")
 def forks():
-    found = Forks()
+    found = ForkServer()
     found.prepare()
     yield found
     found.close()

@@ -27,10 +27,10 @@ from colonnade.errors import (
 )
 from colonnade.privacy import Statement
 from colonnade.privacy.statement import UNMATCHED
-from colonnade.protocols.align import Aligned, tags
+from colonnade.protocols.align import AlignedRows, dh_psi
 from colonnade.study import PartyConfig, Study, preflight
-from colonnade.study.alignment.section import KeyPart
-from colonnade.study.alignment.store import Store
+from colonnade.study.alignment_session import AlignmentStore
+from colonnade.study.study_file import KeySection
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key, KeyPlan
 from tests.support.errors import raises
@@ -109,7 +109,7 @@ def test_a_study_says_how_people_are_matched(folder):
     for each in (study, unaligned):
         assert Statement.from_dict(each.statement.to_dict()) == each.statement
     rules = {field.name: field.default for field in fields(Key) if field.name != "name"}
-    assert {name: KeyPart.model_fields[name].default for name in rules} == rules
+    assert {name: KeySection.model_fields[name].default for name in rules} == rules
 
 
 @pytest.mark.parametrize(
@@ -292,8 +292,8 @@ def keys_of(people):
 def made(keys, rows, hidden):
     rows = np.array(rows, dtype=np.int64)
     if hidden:
-        return Aligned(b"t" * 16, 2 * len(keys), rows, slots=2 * np.arange(len(rows), dtype=np.int64))
-    return Aligned(b"t" * 16, len(rows), rows, index=np.arange(16 * len(rows), dtype=np.uint8).reshape(-1, 16))
+        return AlignedRows(b"t" * 16, 2 * len(keys), rows, slots=2 * np.arange(len(rows), dtype=np.int64))
+    return AlignedRows(b"t" * 16, len(rows), rows, index=np.arange(16 * len(rows), dtype=np.uint8).reshape(-1, 16))
 
 
 @settings(max_examples=20, deadline=None)
@@ -303,7 +303,7 @@ def test_a_reordered_table_gets_the_same_alignment(folder, data, hidden):
     before, after = (keys_of(data.draw(st.permutations(range(count)))) for _ in range(2))
     chosen = data.draw(st.permutations(range(count)))[: count if hidden else data.draw(st.integers(0, count))]
     first = made(before, chosen, hidden)
-    store = Store(folder / "store", load(folder), "a")
+    store = AlignmentStore(folder / "store", load(folder), "a")
     store.keep(before, first)
     found = store.find(after, pytest.fail)
     assert (found.token, found.size, found.reused) == (first.token, first.size, True)
@@ -314,7 +314,7 @@ def test_a_reordered_table_gets_the_same_alignment(folder, data, hidden):
 
 
 def test_other_people_are_aligned_anew(folder, tmp_path):
-    store, said = Store(tmp_path, load(folder), "a"), []
+    store, said = AlignmentStore(tmp_path, load(folder), "a"), []
     assert store.find(keys_of(range(10)), said.append) is None
     assert said == []
     store.keep(keys_of(range(10)), made(range(10), [3, 1, 4], hidden=False))
@@ -325,21 +325,21 @@ def test_other_people_are_aligned_anew(folder, tmp_path):
 
 def test_a_file_belongs_to_a_party_its_partners_and_settings(folder, tmp_path):
     pins = '[pins]\na = "sha256:1"\nb = "sha256:2"\n'
-    first = Store(tmp_path, load(folder, STUDY + ALIGN + pins), "a").path
+    first = AlignmentStore(tmp_path, load(folder, STUDY + ALIGN + pins), "a").path
     again = STUDY.replace('name = "s"', 'name = "t"').replace('kind = "pca"', 'kind = "pca"\nn_components = 1')
-    assert Store(tmp_path, load(folder, again + ALIGN + "reuse = true\n" + pins), "a").path == first
+    assert AlignmentStore(tmp_path, load(folder, again + ALIGN + "reuse = true\n" + pins), "a").path == first
     others = [
         (STUDY + ALIGN + pins, "b"),
         (STUDY + ALIGN + pins.replace("sha256:2", "sha256:3"), "a"),
         (STUDY + ALIGN + "at_least = 2\n" + pins, "a"),
         (STUDY + THIRD + ALIGN + pins, "a"),
     ]
-    assert first not in {Store(tmp_path, load(folder, text), who).path for text, who in others}
+    assert first not in {AlignmentStore(tmp_path, load(folder, text), who).path for text, who in others}
 
 
 def test_what_is_kept_is_private_and_names_nobody(folder, tmp_path):
     keys = keys_of(range(100, 150))
-    store = Store(tmp_path / "alignments", load(folder), "a")
+    store = AlignmentStore(tmp_path / "alignments", load(folder), "a")
     for _ in range(2):
         store.keep(keys, made(keys, range(50), hidden=False))
     (path,) = (tmp_path / "alignments").iterdir()
@@ -351,7 +351,7 @@ def test_what_is_kept_is_private_and_names_nobody(folder, tmp_path):
 
 def test_a_damaged_file_is_never_believed_and_never_fatal_and_one_that_cannot_be_written_is_named(folder, tmp_path):
     keys, said = keys_of(range(5)), []
-    store = Store(tmp_path, load(folder), "a")
+    store = AlignmentStore(tmp_path, load(folder), "a")
     store.keep(keys, made(keys, [4, 2], hidden=False))
     whole = store.path.read_bytes()
     for place in range(0, len(whole), 31):
@@ -367,7 +367,7 @@ def test_a_damaged_file_is_never_believed_and_never_fatal_and_one_that_cannot_be
     assert set(said) == {"alignment store damaged: aligning again"}
     (tmp_path / "alignments").touch()
     with raises(StorageError, "SO037"):
-        Store(tmp_path / "alignments", load(folder), "a").keep(keys, made(keys, [4, 2], hidden=False))
+        AlignmentStore(tmp_path / "alignments", load(folder), "a").keep(keys, made(keys, [4, 2], hidden=False))
 
 
 # --- people who must be found first, and then again without finding them again
@@ -514,7 +514,7 @@ def test_a_study_in_which_nobody_learns_who_matched(first, mode):
 
 def test_a_hidden_alignment_does_not_tell_whether_anybody_s_keys_have_changed(first, monkeypatch):
     """A second study of the same lists and one after a party's list has changed are the same to all the others."""
-    monkeypatch.setattr(tags, "_PAUSE", math.inf)  # signs of life in between are due by the clock alone
+    monkeypatch.setattr(dh_psi, "_PAUSE", math.inf)  # signs of life in between are due by the clock alone
     hidden = ('on = "person_id"', 'on = "person_id"\nhidden = true\nreuse = true')
     before = kept(first)
     later(first, "hidden-first", hidden)

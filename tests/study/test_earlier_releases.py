@@ -24,17 +24,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.cli.show import preflight as shown, security
+from colonnade.cli.text_output import preflight as shown, security
 from colonnade.errors import ColonnadeError, without_code
 from colonnade.models import Estimator
 from colonnade.models.registry import section_of
 from colonnade.privacy import Ledger, Observer
-from colonnade.privacy.rows import rounded_up
-from colonnade.privacy.statement import MISFITS, TIMES
+from colonnade.privacy.statement import MISFITS, TIMES, format_rounded_up
 from colonnade.report import render
 from colonnade.study import PartyConfig, Study, preflight
-from colonnade.study.alignment.store import Store
-from colonnade.study.plan import Amount, epsilons, least_rows
+from colonnade.study.alignment_session import AlignmentStore
+from colonnade.study.planning import NoiseAmount, epsilons, least_rows
 from colonnade.wire.codec import decode, encode
 
 OTHER_VERSIONS = os.environ.get("COLONNADE_LOWEST") == "1"
@@ -112,7 +111,7 @@ def priced(study):
         values["alignment"]["reuse"] = True
         lines = [line + AGAIN if line.startswith("for lists ") else line for line in lines]
     if frozen := values.get("head", {}).get("frozen_epsilon"):
-        lines = [line.replace(f"epsilon {rounded_up(frozen)} if", f"epsilon {frozen:.4g} if") for line in lines]
+        lines = [line.replace(f"epsilon {format_rounded_up(frozen)} if", f"epsilon {frozen:.4g} if") for line in lines]
     return plain({"preflight": unmeasured(values), "text": lines})
 
 
@@ -132,9 +131,9 @@ def untimed(text):
 
 
 QUESTIONS: dict[str, Callable[[Study], Any]] = {
-    "epsilon at a multiplier of 900 rows": lambda study: epsilons(study, Amount(multiplier=2.0), 900),
-    "epsilon at an error of 900 rows": lambda study: epsilons(study, Amount(error=0.05), 900),
-    "rows at an error": lambda study: least_rows(study, Amount(error=0.05)),
+    "epsilon at a multiplier of 900 rows": lambda study: epsilons(study, NoiseAmount(multiplier=2.0), 900),
+    "epsilon at an error of 900 rows": lambda study: epsilons(study, NoiseAmount(error=0.05), 900),
+    "rows at an error": lambda study: least_rows(study, NoiseAmount(error=0.05)),
 }
 
 
@@ -271,7 +270,7 @@ def test_a_ledger_is_read_and_verified(tmp_path):
         said = vars(entry) | {"events": [event.to_dict() for event in entry.events], "trust": entry.trust.to_json()}
         assert {name: said[name] for name in held} == held
     for seen in (Observer.analyst(), Observer.party("bank")):
-        spent = [ledger.spent(seen, 1e-5), ledger.spent(seen, 1e-5, days=30)]
+        spent = [ledger.epsilon_spent(seen, 1e-5), ledger.epsilon_spent(seen, 1e-5, days=30)]
         assert not differences(spent, expected["spent"][seen.label])
 
 
@@ -298,7 +297,7 @@ def test_an_earlier_alignment_is_found_again(name):
         Study.load(FIXTURES / "studies" / f"{name}.toml"),
     )
     keys = config.table(study.roster.schemas[config.name], study.aligning.plan).keys
-    store = Store(config.alignments, study, config.name)
+    store = AlignmentStore(config.alignments, study, config.name)
     found, expected = store.find(keys, pytest.fail), read(f"party/{name}.json")
     assert (store.path.name, [value.hex() for value in keys.values]) == (expected["file"], expected["keys"])
     assert (found.token.hex(), found.size, found.reused) == (expected["token"], expected["size"], expected["reused"])

@@ -22,14 +22,14 @@ import numpy as np
 import pytest
 
 from colonnade import PCA, errors, versions
-from colonnade.cli import show
+from colonnade.cli import text_output
 from colonnade.cli.publish import publish
 from colonnade.errors import NO_PART
-from colonnade.mpc import Hand, Shares
+from colonnade.mpc import ShareEngine, Shares
 from colonnade.privacy import Ledger, Statement
 from colonnade.study import local, run_local
-from colonnade.study.local import Child, first_cause
-from colonnade.study.network import bytes_by_way
+from colonnade.study.local import LocalParticipant, first_cause
+from colonnade.study.party_file import bytes_by_way
 from colonnade.wire import Endpoint, Hub, Identity
 from tests.support.errors import check_said, raises
 from tests.support.ports import free_port
@@ -43,7 +43,7 @@ STOPPED = [errors.PeerStopped]
 
 def test_who_came_too_late_is_not_the_cause():
     def ended(name, error):
-        return Child(name, SimpleNamespace(returncode=1), {"error": error, "message": "why"})
+        return LocalParticipant(name, SimpleNamespace(returncode=1), {"error": error, "message": "why"})
 
     late, broken = ended("bank", "ConnectError"), ended("shop", "DataError")
     assert isinstance(first_cause({"bank": late, "shop": broken}), errors.DataError)
@@ -156,7 +156,7 @@ def test_a_wrong_share_for_one_recipient_leaves_nobody_with_a_model(trial, monke
     """Four seats of which three open: one recipient sees that the shares do not fit, and no other writes a result."""
     study = trial(rows=100, parties=4, match=False)
     liar, victim = study.parties[-1], study.parties[0]
-    real = Hand.send_opening
+    real = ShareEngine.send_opening
 
     def send(hand, shares, to):
         if hand.name != liar:
@@ -165,7 +165,7 @@ def test_a_wrong_share_for_one_recipient_leaves_nobody_with_a_model(trial, monke
         real(hand, wrong, [victim])
         return real(hand, shares, [name for name in to if name != victim])
 
-    monkeypatch.setattr(Hand, "send_opening", send)
+    monkeypatch.setattr(ShareEngine, "send_opening", send)
     study.start_all(threads=True)
     ended = study.ends()
     assert ended[victim].code == errors.ShareError.exit_code, ended
@@ -436,7 +436,7 @@ def test_a_study_goes_on_without_a_spare_party_that_is_killed_before_the_opening
             return real(name, command, forks)
         words = [sys.executable, "-c", KILLED_BEFORE_ITS_OPENING, *command]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        return Child(name, process, output=process.stdout)
+        return LocalParticipant(name, process, output=process.stdout)
 
     monkeypatch.setattr(local, "_start", start)
     loaded, out = study.study(), study.folder / "run"
@@ -448,7 +448,7 @@ def test_a_study_goes_on_without_a_spare_party_that_is_killed_before_the_opening
     for folder in rest:
         run = json.loads((folder / "run.json").read_text())
         assert (run["status"], run["lost"]) == ("finished", [lost])
-    assert f"\nwent on without {lost}\n" in show.outcome(loaded, out, facts["run"])
+    assert f"\nwent on without {lost}\n" in text_output.outcome(loaded, out, facts["run"])
     assert f"The study went on without {lost}" in (out / "report.html").read_text()
     study.check_states("committed", names=others)
     study.check_states("sent", names=[lost])
@@ -510,7 +510,7 @@ def test_another_release_is_refused_before_anything_is_spent(trial, script, said
         assert ended[name].code in (errors.ProtocolError.exit_code, errors.PeerStopped.exit_code)
         check_said(ended[name].sentence, said)
         if script == DECOMPOSES:
-            assert ended[name].sentence.count(f"has {versions.in_words()}") == 2
+            assert ended[name].sentence.count(f"has {versions.versions_text()}") == 2
     study.check_states("released")
 
 

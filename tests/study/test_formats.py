@@ -25,23 +25,23 @@ import numpy as np
 import pytest
 
 from colonnade.errors import ColonnadeError, PrivacyError, StudyError
+from colonnade.federation.agent_store import AgentFile, AgentStore
+from colonnade.federation.members import FederationMembers, HubPart
+from colonnade.federation.proposal_store import HubFile, ProposalStore
+from colonnade.federation.scores.answer_quota import AnswerCountsFile, LedgerMarksFile, count_answers_on
+from colonnade.federation.statements import AttemptReport, Proposal, ProposalAnswer, Withdrawal
 from colonnade.models import Estimator, Roster
 from colonnade.privacy import Ledger, Observer, Statement, events, parse_budgets
-from colonnade.privacy.ledger.layout import SCHEMA
+from colonnade.privacy.ledger.storage import SCHEMA
 from colonnade.privacy.releases import DiscreteGaussianRelease
-from colonnade.protocols.align import Aligned
-from colonnade.standing.desk import Desk, HubFile
-from colonnade.standing.federation import HubPart, Members
-from colonnade.standing.office import Office, OfficeFile
-from colonnade.standing.proposal import Answer, AttemptReport, Proposal, Withdrawal
-from colonnade.standing.scores.counts import CountsFile, MarksFile, asked_on
+from colonnade.protocols.align import AlignedRows
 from colonnade.study import PartyConfig, Study
-from colonnade.study.alignment.store import Store
-from colonnade.study.scale.constants import BUILT_IN, Measured
+from colonnade.study.alignment_session import AlignmentStore
+from colonnade.study.scale.constants import BUILT_IN, MachineBenchmark
 from colonnade.tables import Schema, number
-from colonnade.wire import Identity, envelope, packet, tls
+from colonnade.wire import Identity, packets, tls
 from colonnade.wire.codec import encode
-from colonnade.wire.offer import Offer
+from colonnade.wire.link_offers import LinkOffer
 from tests.support.errors import raises
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -77,7 +77,7 @@ def form_of_arrays(path):
 
 def scores(folder):
     found = {}
-    for name, file in {"counts": CountsFile(folder), "marks": MarksFile(folder / "ledger.sqlite")}.items():
+    for name, file in {"counts": AnswerCountsFile(folder), "marks": LedgerMarksFile(folder / "ledger.sqlite")}.items():
         file.close()
         found[name] = form_of_base(file.path)
     return found
@@ -122,17 +122,17 @@ def alignment(folder):
     config = PartyConfig.load(FIXTURES / "party" / "party.toml")
     study = Study.load(FIXTURES / "studies" / "align-composite.toml")
     assert study.aligning is not None
-    store = Store(folder, study, config.name)
+    store = AlignmentStore(folder, study, config.name)
     table = config.table(study.roster.schemas[config.name], study.aligning.plan)
     index = np.arange(3 * 32, dtype=np.uint8).reshape(3, 32)
-    store.keep(table.keys, Aligned(bytes(32), 3, np.array([4, 0, 2], dtype=np.int64), index=index))
+    store.keep(table.keys, AlignedRows(bytes(32), 3, np.array([4, 0, 2], dtype=np.int64), index=index))
     return form_of_arrays(store.path)
 
 
 def signed(folder):
     study, bank = "a" * 32, Identity.create("bank", days=2)
     statements = [
-        Answer(study, "bank", True, "", 2, NOON).pack(bank),
+        ProposalAnswer(study, "bank", True, "", 2, NOON).pack(bank),
         AttemptReport(study, 1, "bank", "finished", NOON).pack(bank),
         Withdrawal(study, "bank", NOON).pack(bank),
     ]
@@ -141,7 +141,7 @@ def signed(folder):
 
 def wire(folder):
     """The first bytes of a session, a frame, a direct link's greeting, and every message that is declared."""
-    offer = Offer(bytes(range(32)), "127.0.0.1:7443")
+    offer = LinkOffer(bytes(range(32)), "127.0.0.1:7443")
     return {
         "greeting": tls._VERSION.decode(),
         "frame": encode(["shares", {"block": np.arange(3, dtype=np.int64), "of": None}]).hex(),
@@ -177,13 +177,13 @@ def _kind_of_form(said, module):
 
 
 def hub(folder):
-    sent = packet.pack(packet.Kind.DATA, 1, 2, 3, 4, b"sealed", envelope.prefix("bank", "shop"))
+    sent = packets.pack_packet(packets.PacketKind.DATA, 1, 2, 3, 4, b"sealed", packets.envelope_prefix("bank", "shop"))
     return {
-        "service": [envelope.PATH, envelope.VERSION_KEY, envelope.INCARNATION_KEY, envelope.ROOM_KEY],
+        "service": [packets.PATH, packets.VERSION_KEY, packets.INCARNATION_KEY, packets.ROOM_KEY],
         "packet": sent.hex(),
-        "bundle": envelope.bundle([sent, sent]).hex(),
-        "roster": envelope.roster(envelope.ROSTER, {"bank": 1, "shop": 2}).hex(),
-        "kinds": {kind.name: int(kind) for kind in packet.Kind},
+        "bundle": packets.bundle([sent, sent]).hex(),
+        "roster": packets.pack_roster(packets.ROSTER, {"bank": 1, "shop": 2}).hex(),
+        "kinds": {kind.name: int(kind) for kind in packets.PacketKind},
     }
 
 
@@ -208,39 +208,41 @@ class Format:
         return int(digits[1])
 
 
-SAVED = Measured(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64", "0.2.0")
+SAVED = MachineBenchmark(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64", "0.2.0")
 FORMATS = {
     "agent": Format(
-        "standing.office:OfficeFile.version", lambda folder: form_of_base(OfficeFile(folder).path), grows=True
+        "federation.agent_store:AgentFile.version", lambda folder: form_of_base(AgentFile(folder).path), grows=True
     ),
-    "alignment": Format("study.alignment.store:_VERSION", alignment),
+    "alignment": Format("study.alignment_session:_VERSION", alignment),
     "bench": Format("study.scale.constants:VERSION", lambda folder: form(SAVED.to_dict()), oldest=2),
-    "proposals": Format("standing.desk:HubFile.version", lambda folder: form_of_base(HubFile(folder).path), grows=True),
+    "proposals": Format(
+        "federation.proposal_store:HubFile.version", lambda folder: form_of_base(HubFile(folder).path), grows=True
+    ),
     "event": Format("privacy.releases:VERSION", event, grows=True),
-    "hub": Format("wire.envelope:VERSION", hub, oldest=2, grows=True),
+    "hub": Format("wire.packets:VERSION", hub, oldest=2, grows=True),
     "kept-encoder": Format("kinds.split.kept:FORMAT", kept_encoder),
-    "kept-weights": Format("kinds.glm.kept:FORMAT", kept_weights),
+    "kept-weights": Format("kinds.glm.kept_weights:FORMAT", kept_weights),
     "ledger": Format(
-        "privacy.ledger.layout:SCHEMA_VERSION", lambda folder: form_of_base(Ledger(folder / "ledger.sqlite").path)
+        "privacy.ledger.storage:SCHEMA_VERSION", lambda folder: form_of_base(Ledger(folder / "ledger.sqlite").path)
     ),
     "model": Format("models.base:FORMAT", model),
     "regression": Format(
-        "models.export:FORMAT",
+        "models.sklearn_export:EXPORT_FORMAT",
         lambda folder: form(json.loads(json.dumps(load("linear").to_json())) | {"privacy": {}}),
         grows=True,
     ),
-    "scores": Format("standing.scores.counts:CountsFile.version", scores),
-    "signed": Format("standing.signed:_MAGIC", signed),
+    "scores": Format("federation.scores.answer_quota:AnswerCountsFile.version", scores),
+    "signed": Format("federation.statements:_MAGIC", signed),
     "statement": Format("privacy.statement:VERSION", lambda folder: form(_statement().to_dict() | {"events": []})),
     "wire": Format("wire.tls:_VERSION", wire, oldest=4, grows=True),
 }
 OTHER_NUMBERS = {
-    "privacy/ledger/layout.py:BY_VERSION": "the tables under each number",
-    "standing/standing_file.py:version": "of the files of hubs and agents, which inherit it",
-    "wire/offer.py:_MAGIC": "part of the wire",
-    "wire/values.py:MAGIC": "part of the wire",
+    "privacy/ledger/storage.py:BY_VERSION": "the tables under each number",
+    "federation/store_file.py:version": "of the files of hubs and agents, which inherit it",
+    "wire/link_offers.py:_MAGIC": "part of the wire",
+    "wire/codec.py:MAGIC": "part of the wire",
     "tables/files.py:_PARQUET_MAGIC": "of Parquet",
-    "tables/spool/partitions.py:_FORMAT": "a folder that is deleted when its study ends",
+    "tables/partitioning/partitions.py:_FORMAT": "a folder that is deleted when its study ends",
     "study/scale/constants.py:FORMAT": "the name of the file; its number is beside it",
 }
 
@@ -294,7 +296,7 @@ def test_ledgers_of_every_number_are_read_and_written_on(number, tmp_path):
     shutil.copyfile(FIXTURES / "ledger" / LEDGERS[number], path)
     assert form_of_base(path) == json.loads((HELD / f"ledger-{number}.json").read_bytes())
     found = Ledger(path)
-    before, spent = found.entries(), found.spent(Observer.analyst(), 1e-5)
+    before, spent = found.entries(), found.epsilon_spent(Observer.analyst(), 1e-5)
     assert {entry.state for entry in before} == {"committed", "sent", "released", "reserved"}
     assert 0 < spent < 100
     caps = parse_budgets({"analyst": 1000.0}, 1e-5)
@@ -304,7 +306,7 @@ def test_ledgers_of_every_number_are_read_and_written_on(number, tmp_path):
     found.verify(head)
     assert found.head != head
     assert found.entries()[:-1] == before
-    assert found.spent(Observer.analyst(), 1e-5) > spent
+    assert found.epsilon_spent(Observer.analyst(), 1e-5) > spent
     assert form_of_base(path)["user_version"] == FORMATS["ledger"].number
 
 
@@ -316,25 +318,25 @@ def test_files_of_hubs_and_agents_are_opened_again(tmp_path):
         ("scores-1.scores", "ledger.sqlite.scores"),
     ):
         shutil.copyfile(HELD / held, tmp_path / name)
-    members = Members.load(HELD / "federation" / "FEDERATION.toml")
-    desk = Desk(tmp_path, members, HubPart())
+    members = FederationMembers.load(HELD / "federation" / "FEDERATION.toml")
+    desk = ProposalStore(tmp_path, members, HubPart())
     shown = {study["state"]: study["id"] for study in desk.news("ana", 0)["studies"]}
     assert sorted(shown) == ["declined", "done", "open"]
-    proposal = Proposal.unpack(desk.packed(shown["open"], "ana"), members)
+    proposal = Proposal.unpack(desk.signed_proposal(shown["open"], "ana"), members)
     assert (proposal.analyst, proposal.purpose) == ("ana", "to be open")
-    office = Office(tmp_path)
+    office = AgentStore(tmp_path)
     (entry,) = office.entries()
     assert (entry.state, entry.answer_by, entry.name) == ("approved", "eva", "survey")
-    assert ([(click.who, click.what) for click in office.audit.latest()], office.fact("seen")) == (
+    assert ([(click.who, click.what) for click in office.audit.latest()], office.load_fact("seen")) == (
         [("eva", "approved")],
         "7",
     )
-    assert asked_on(tmp_path / "scores.db", "d" * 64, "2026-11-01") == 5
-    held = MarksFile(tmp_path / "ledger.sqlite")
+    assert count_answers_on(tmp_path / "scores.db", "d" * 64, "2026-11-01") == 5
+    held = LedgerMarksFile(tmp_path / "ledger.sqlite")
     with held.writing() as base:
         assert base.execute("SELECT count(*) FROM marks").fetchone()[0] == 1
     held.close()
-    assert Measured.load(HELD / "saved-bench-2.json").constants == BUILT_IN.constants
+    assert MachineBenchmark.load(HELD / "saved-bench-2.json").constants == BUILT_IN.constants
 
 
 # --- what happens with another number
@@ -350,7 +352,7 @@ def test_files_of_hubs_and_agents_are_opened_again(tmp_path):
             lambda path: load("glm").load_kept(path),
             "ST113",
         ),
-        ("formats/saved-bench-2.json", {"version": 1}, Measured.load, "ST584"),
+        ("formats/saved-bench-2.json", {"version": 1}, MachineBenchmark.load, "ST584"),
     ],
 )
 def test_another_number_is_refused_by_a_sentence(file, change, opened, said, tmp_path):
@@ -369,8 +371,8 @@ def test_another_number_is_refused_by_a_sentence(file, change, opened, said, tmp
     [
         ("ledger/ledger-3.db", lambda path: Ledger(path).entries(), ("LE026", "9", "3")),
         ("formats/proposals-1.db", lambda path: HubFile(path.parent), "FE103"),
-        ("formats/agent-1.db", lambda path: OfficeFile(path.parent), "FE103"),
-        ("formats/scores-1.db", lambda path: CountsFile(path.parent), "FE103"),
+        ("formats/agent-1.db", lambda path: AgentFile(path.parent), "FE103"),
+        ("formats/scores-1.db", lambda path: AnswerCountsFile(path.parent), "FE103"),
     ],
 )
 def test_a_later_base_is_refused_by_a_sentence(file, opened, sentence, tmp_path):

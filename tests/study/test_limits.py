@@ -7,19 +7,19 @@ from pydantic import ValidationError
 
 from colonnade.errors import EngineError, StudyError
 from colonnade.study import Study
-from colonnade.study.compute import ComputePart, size_of
-from colonnade.study.engine import ray_connection
-from colonnade.study.engine.on_ray import OnRay
-from colonnade.study.engine.processes import Processes
-from colonnade.study.engine.ray_door import CERTIFICATES, check_guarded, is_loopback
-from colonnade.study.limits import LimitsPart
+from colonnade.study.engine import ray_actors
+from colonnade.study.engine.processes import ProcessEngine
+from colonnade.study.engine.ray_actors import RayEngine
+from colonnade.study.engine.ray_cluster import CERTIFICATES, check_guarded, is_loopback
+from colonnade.study.study_file import LimitsSection
+from colonnade.study.worker_options import ComputeSection, parse_size
 from colonnade.wire import Hub, Identity, dial
-from colonnade.wire.channel import Channel
-from colonnade.wire.counters import Counters
-from colonnade.wire.packet import MAX_PACKET, Kind, Packet
-from colonnade.wire.stream import Inbox, Outbox
-from colonnade.wire.values import MAX_FRAME
-from colonnade.wire.watch import Limits
+from colonnade.wire.codec import MAX_FRAME
+from colonnade.wire.endpoint import SealedChannel
+from colonnade.wire.packets import MAX_PACKET, Packet, PacketKind
+from colonnade.wire.peer_liveness import WireLimits
+from colonnade.wire.reliable_transport import PacketInbox, PacketOutbox
+from colonnade.wire.traffic import TrafficCounters
 from tests.support.errors import raises
 from tests.support.studies import study_text
 
@@ -34,7 +34,7 @@ def study(folder, limits=""):
 
 
 def test_participants_agree_on_every_limit_that_is_not_the_usual_one(tmp_path):
-    unsaid, known = study(tmp_path), LimitsPart.model_fields
+    unsaid, known = study(tmp_path), LimitsSection.model_fields
     named = "\n".join(f"{key} = {known[key].default}" for key in known)
     assert study(tmp_path, named).digest == unsaid.digest
     assert unsaid.content.limits.agreed == {"join": 120.0, "reconnect": 30.0, "silence": 600.0}
@@ -68,28 +68,35 @@ def test_limits_without_sense(tmp_path, limits, said):
 
 
 def test_every_key_has_its_place():
-    given = LimitsPart(**{key: 1 + number for number, key in enumerate(LimitsPart.model_fields)} | {"backlog": 400})
+    given = LimitsSection(
+        **{key: 1 + number for number, key in enumerate(LimitsSection.model_fields)} | {"backlog": 400}
+    )
     dialled, served = given.of_participant(), given.of_hub
     assert set(dialled) <= set(dial.__kwdefaults__)
     assert set(served) <= set(Hub.__init__.__kwdefaults__)
     told = {*dialled.values(), *served.values(), given.excuse}
-    for key in LimitsPart.model_fields:
+    for key in LimitsSection.model_fields:
         assert getattr(given, key) * (2**20 if key in ("window", "backlog") else 1) in told
     assert given.of_participant(0.5)["connect_timeout"] == 0.5
-    found = LimitsPart()  # the defaults are those of the wire
+    found = LimitsSection()  # the defaults are those of the wire
     for name in ("attempt", "handshake", "heartbeat", "stall", "closing"):
-        assert getattr(found, name) == getattr(Limits, name)
-    assert (found.window << 20, found.backlog << 20) == (Limits.window, Limits.backlog)
+        assert getattr(found, name) == getattr(WireLimits, name)
+    assert (found.window << 20, found.backlog << 20) == (WireLimits.window, WireLimits.backlog)
 
 
 @pytest.mark.parametrize(("window", "backlog"), [(1, 260), (16, 272), (1024, 1280)])
 def test_two_who_send_each_other_the_longest_message_at_once_go_on(window, backlog):
     """One of the two, who reads nothing: room must come from what the other one, which waits too, lets it send."""
-    limits = LimitsPart(window=window, backlog=backlog).of_participant()
-    outbox = Outbox(limits["window"])
-    inbox = Inbox(Limits(window=limits["window"], backlog=limits["backlog"]))
-    channel = Channel(
-        Identity.create("a"), Identity.create("b").certificate, None, Counters.of("b"), outbox._window, b""
+    limits = LimitsSection(window=window, backlog=backlog).of_participant()
+    outbox = PacketOutbox(limits["window"])
+    inbox = PacketInbox(WireLimits(window=limits["window"], backlog=limits["backlog"]))
+    channel = SealedChannel(
+        Identity.create("a"),
+        Identity.create("b").certificate,
+        None,
+        TrafficCounters.for_peers("b"),
+        outbox._window,
+        b"",
     )
     sealed = bytes(MAX_PACKET)
     left = MAX_FRAME
@@ -101,7 +108,7 @@ def test_two_who_send_each_other_the_longest_message_at_once_go_on(window, backl
         body = memoryview(sealed)[: size + 22 * (size // (1 << 14) + 1)]
         sequence = outbox.next_sequence
         outbox.add(body)
-        inbox.add(Packet(Kind.DATA, 1, sequence, 0, 0, body))
+        inbox.add(Packet(PacketKind.DATA, 1, sequence, 0, 0, body))
         left -= size
 
 
@@ -131,22 +138,27 @@ SHARED = {"spool": "/mnt/spool"}
 )
 def test_what_is_wrong_in_compute_is_named(wrong, sentence):
     with pytest.raises(ValidationError, match=sentence):
-        ComputePart.model_validate(wrong)
+        ComputeSection.model_validate(wrong)
 
 
 def test_engines_follow_from_what_is_said():
-    assert isinstance(ComputePart().opened(), Processes)
-    part = ComputePart.model_validate({"engine": "ray", "workers": 3, "memory": "1GB", "spool": "spool"})
+    assert isinstance(ComputeSection().open_engine(), ProcessEngine)
+    part = ComputeSection.model_validate({"engine": "ray", "workers": 3, "memory": "1GB", "spool": "spool"})
     assert (part.workers, part.memory, part.spool, part.address) == (3, 10**9, "spool", None)
-    assert isinstance(part.opened(), OnRay)
-    near = ComputePart.model_validate({"engine": "ray://127.0.0.1:10001", **SHARED})
+    assert isinstance(part.opened(), RayEngine)
+    near = ComputeSection.model_validate({"engine": "ray://127.0.0.1:10001", **SHARED})
     assert near.address == "ray://127.0.0.1:10001"
-    assert isinstance(near.opened(), OnRay)
+    assert isinstance(near.opened(), RayEngine)
 
 
 def test_sizes_and_addresses():
-    assert [size_of(text) for text in ("1 GB", "1.5GB", "800 MB", "2 TB")] == [10**9, 15 * 10**8, 8 * 10**8, 2 * 10**12]
-    assert [size_of(text) for text in ("1", "GB", "1 gb", "-1 GB", None, 5)] == [None] * 6
+    assert [parse_size(text) for text in ("1 GB", "1.5GB", "800 MB", "2 TB")] == [
+        10**9,
+        15 * 10**8,
+        8 * 10**8,
+        2 * 10**12,
+    ]
+    assert [parse_size(text) for text in ("1", "GB", "1 gb", "-1 GB", None, 5)] == [None] * 6
     near = ("localhost:1", "127.0.0.1:6379", "127.8.8.8:1", "[::1]:6379", "ray://127.0.0.1:10001")
     assert all(map(is_loopback, near))
     far = (
@@ -163,7 +175,7 @@ def test_a_cluster_over_a_network_needs_a_token_and_tls(tmp_path, monkeypatch):
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS", *CERTIFICATES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    part = ComputePart.model_validate({"engine": "ray://head.example.org:10001", **SHARED})
+    part = ComputeSection.model_validate({"engine": "ray://head.example.org:10001", **SHARED})
     with raises(EngineError, "EN*", "RAY_AUTH_MODE=token", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS=1", *CERTIFICATES):
         part.opened()
     whole = dict.fromkeys(CERTIFICATES, __file__) | {"RAY_USE_TLS": "1", "RAY_AUTH_MODE": "token"}
@@ -182,6 +194,6 @@ def test_without_ray_a_sentence_says_what_to_install(monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(ray_connection, "import_module", absent)
+    monkeypatch.setattr(ray_actors, "import_module", absent)
     with raises(EngineError, "EN014"):
-        OnRay("local").start("tests.study.engine.roles:counter", (), 1)
+        RayEngine("local").start("tests.study.engine.roles:counter", (), 1)

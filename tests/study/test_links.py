@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from colonnade.cli import show
+from colonnade.cli import text_output
 from colonnade.errors import ConnectError, IdentityError, StudyError
 from colonnade.study import Study, preflight
-from colonnade.study.doctor import Check, _connection, examine
+from colonnade.study.connect import serve_lanes
+from colonnade.study.doctor import DoctorCheck, _connection, examine
 from colonnade.study.local import folder_of
-from colonnade.study.network import NetworkPart
+from colonnade.study.party_file import NetworkSection
 from colonnade.study.record import read_facts
-from colonnade.study.relay import relay
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
 from colonnade.wire import Hub, Identity, dial
-from colonnade.wire.direct import Direct
+from colonnade.wire.link_offers import DirectLinkSettings
 from colonnade.wire.workers import WorkerKeys, introduce
 from tests.support import repeatable
 from tests.support.errors import raises
@@ -116,7 +116,7 @@ def test_the_result_is_the_same_by_every_way(trial):
 
 
 def test_what_a_network_section_may_say():
-    assert NetworkPart().direct == Direct(None, None, True)
+    assert NetworkSection().direct == DirectLinkSettings(None, None, True)
     for wrong, why in (
         ({"listen": "9400"}, "VA268"),
         ({"listen": "10.0.0.5:0"}, "VA269"),
@@ -127,11 +127,13 @@ def test_what_a_network_section_may_say():
         ({"listen": "10.0.0.5:1", "advertise": "bank example"}, "VA200"),
     ):
         with raises(ValidationError, why):
-            NetworkPart.model_validate(wrong)
+            NetworkSection.model_validate(wrong)
     with pytest.raises(ValidationError, match="valid boolean"):
-        NetworkPart.model_validate({"dial": "no"})
+        NetworkSection.model_validate({"dial": "no"})
     wide = {"listen": "0.0.0.0:9400-9409", "advertise": "bank.example.org", "dial": False}
-    assert NetworkPart.model_validate(wide).direct == Direct("0.0.0.0:9400-9409", "bank.example.org", False)
+    assert NetworkSection.model_validate(wide).direct == DirectLinkSettings(
+        "0.0.0.0:9400-9409", "bank.example.org", False
+    )
 
 
 def test_doctor_and_preflight_speak_of_links(trial, monkeypatch):
@@ -149,13 +151,13 @@ def test_doctor_and_preflight_speak_of_links(trial, monkeypatch):
     assert "known after a run" in checks()["links"].detail
     with socket.create_server(("127.0.0.1", port)):
         assert (checks()["listening"].level, "another program" in checks()["listening"].detail) == ("bad", True)
-    assert "the coordinator relays the rest" in show.preflight(preflight(study.study()))
+    assert "the coordinator relays the rest" in text_output.preflight(preflight(study.study()))
     run = folder_of(Path("runs") / study.study().name, "bank")
     run.mkdir(parents=True)
     links = {"shop": {"way": "direct"}, "clinic": {"way": "hub", "why": "neither of the two listens"}}
     (run / "run.json").write_text(json.dumps({"started": "then", "links": links}))
     said = "in the run of then: shop directly; clinic through the hub (neither of the two listens)"
-    assert checks()["links"] == Check("links", "unsure", said)
+    assert checks()["links"] == DoctorCheck("links", "unsure", said)
 
 
 # --- `colonnade relay`: a hub for lanes alone, in a process of its own
@@ -220,7 +222,7 @@ def test_a_hub_that_is_not_up_hides_nothing_of_another(meeting):
     away = _connection(study, meeting.config)
     assert away.level == "unsure"
     check_words(away.detail, "127.0.0.1:7000", f"nothing listens at 127.0.0.1:{port}")
-    with relay(study, meeting.key) as hub:
+    with serve_lanes(study, meeting.key) as hub:
         first, further = (check for check in examine(study.path, None) if check.what == "port")
     assert "127.0.0.1:7000" in first.detail
     assert (further.level, further.detail) == ("good", f"something listens at {hub.address}")
@@ -238,7 +240,7 @@ def test_what_a_relay_cannot_serve(meeting):
         (hubs, (meeting.key,), StudyError, ("ST581", "2", "--listen")),
         (hubs, (meeting.config.key, "127.0.0.1:0"), IdentityError, ("ID008", "coordinator")),
     ):
-        with raises(error, said), relay(meeting.study(*study), *given):
+        with raises(error, said), serve_lanes(meeting.study(*study), *given):
             pass
-    with relay(meeting.study(*hubs), meeting.key, "127.0.0.1:0") as hub:
+    with serve_lanes(meeting.study(*hubs), meeting.key, "127.0.0.1:0") as hub:
         assert hub.rooms == {}

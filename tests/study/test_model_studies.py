@@ -9,11 +9,11 @@ import shutil
 import numpy as np
 import pytest
 
-from colonnade.cli import show
+from colonnade.cli import text_output
 from colonnade.errors import BudgetError, PolicyError, StudyError
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, NonPrivate, Statement
-from colonnade.privacy.rows import rounded_up
+from colonnade.privacy.statement import format_rounded_up
 from colonnade.study import Study, preflight
 from tests.support.errors import raises
 from tests.support.places import Place
@@ -81,7 +81,7 @@ def test_a_one_shot_regression(fitted):
     facts = json.loads((out / "run.json").read_text())["task"]
     assert (facts["law"], facts["columns"], facts["label"]) == ("skellam", 7, "bank.default")
     assert int(facts["noise"]) == study.task.noise
-    protected = [f"{name} {rounded_up(first.protection_[name])}" for name in COLUMNS]
+    protected = [f"{name} {format_rounded_up(first.protection_[name])}" for name in COLUMNS]
     told = ("logistic regression of bank.default on 6 columns, by one-shot", "intercept")
     check_words("\n".join(first.summary()), *told, *protected)
     shown = ("one logistic regression on 6 columns", "Coefficients", "Intercept", "Ridge", "bank.default")
@@ -94,7 +94,7 @@ def test_an_iterative_regression_opens_a_gradient_a_round(place):
     answer = preflight(study)
     assert answer.details.facts == {"steps": 4, "sampling": "poisson", "batch": 50, "people": ROWS}
     assert (answer.run.rows, answer.run.rounds > 4) == (ROWS, True)
-    assert "4 openings, each about a random batch of 50 of 200 people" in show.preflight(answer)
+    assert "4 openings, each about a random batch of 50 of 200 people" in text_output.preflight(answer)
     assert all(np.array_equal(model.coef_, models["coordinator"].coef_) for model in models.values())
     check_words(page, "Rounds", "poisson, 50 people", "sqm")
 
@@ -151,13 +151,13 @@ def test_a_noisy_prediction_is_charged_to_those_who_tell(place):
 
 def test_levels_are_told_by_each_party_and_charged_to_those_who_tell(place):
     plain = place.study("plain", PREDICTION + 'answers = "noise"\n', FOR_BANK)
-    assert plain.content.task.unsaid == {"answers"}
+    assert plain.content.task.defaulted_keys == {"answers"}
     assert plain.task == place.study("plain", PREDICTION, FOR_BANK).task
     study = place.study("levels", PREDICTION + 'answers = "levels"\n', FOR_BANK)
-    assert study.content.task.unsaid == set()
+    assert study.content.task.defaulted_keys == set()
     assert {event.audience for event in study.events} == {("bank",)}
     assert study.statement.epsilon("bank") <= 2.0
-    assert "levels of each person's score, answered at random to bank: " in show.preflight(preflight(study))
+    assert "levels of each person's score, answered at random to bank: " in text_output.preflight(preflight(study))
     teller = study.events[0].holder
     assert set(place.config(teller).charged(study)) == set(study.events)
     assert Statement.of(place.config("bank").charged(study), study.task.trust, 1e-5).epsilon("bank") == 0
@@ -177,7 +177,7 @@ def test_exact_answers_need_everybody_elses_word(place):
     study = place.study("exact", PREDICTION + "exact = true\n", "")
     assert isinstance(study.events[0], NonPrivate)
     assert preflight(study).run.noise_std == 0
-    assert "no noise" in show.preflight(preflight(study))
+    assert "no noise" in text_output.preflight(preflight(study))
     uncapped = "{ analyst = 3.0, coordinator = 3.0, clinic = 3.0 }"
     with raises(PolicyError, "PO022", "bank", "shop"):
         capped(place, "shop", uncapped).check(study)

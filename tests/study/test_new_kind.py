@@ -22,27 +22,26 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.audit import registry as audits
-from colonnade.audit.registry import Game
-from colonnade.audit.verdict import judge
+from colonnade.audit.registry import Game, judge
 from colonnade.cli.demo import write_study
 from colonnade.cli.publish import publish
 from colonnade.drawing.markup import Html, tag
 from colonnade.errors import PolicyError, StudyError
 from colonnade.models import Estimator, Roster, registry
 from colonnade.models.parameters import Count
-from colonnade.models.planner import Details
-from colonnade.models.registry import Kind
+from colonnade.models.planner import PlanDetails
+from colonnade.models.registry import ModelKind
 from colonnade.privacy import Event, Ledger, Observer, Sensitivity, Statement, Trust, parse_budgets
-from colonnade.privacy.additive import NormalLaw
-from colonnade.privacy.noise.rounding import bounded_round
+from colonnade.privacy.noise.local_mechanisms import round_and_zero_long_rows
+from colonnade.privacy.noise_laws import NormalLawName
 from colonnade.privacy.sensitivity import rounded_norm_squared
-from colonnade.protocols.cost import Cells
-from colonnade.protocols.on_shares import OnShares
+from colonnade.protocols.committee_task import CommitteeTask
+from colonnade.protocols.cost import ShareCounts
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import Block, JointRows, Rows, agree_on_rows, compare_rows
-from colonnade.protocols.task import Programs
+from colonnade.protocols.rows import ColumnBlock, JointRows, Rows, agree_on_rows, compare_rows
+from colonnade.protocols.task import TaskPrograms
 from colonnade.randomness import Stream
-from colonnade.report.section import Run, Section
+from colonnade.report.sections import ReportSection, Run
 from colonnade.study import PartyConfig, Study, preflight, run_local
 from colonnade.tables import Schema, number
 from tests.support.errors import raises
@@ -56,22 +55,22 @@ ROWS = 60
 
 
 @dataclass(frozen=True)
-class Totals(JointRows, OnShares):
+class Totals(JointRows, CommitteeTask):
     """The public task: the sum of every column, with noise of all owners."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ColumnBlock, ...]
     trust: Trust
     rows_at_most: int
     noise: int
     gamma: int = 1024
-    law: NormalLaw = "skellam"
+    law: NormalLawName = "skellam"
 
     noise_on = "a sum"
     message_rounds = 8
-    programs = Programs(__name__)
+    programs = TaskPrograms(__name__)
     games = "totals"
 
-    def limit(self, block: Block) -> int:
+    def limit(self, block: ColumnBlock) -> int:
         return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
 
     @property
@@ -90,9 +89,9 @@ class Totals(JointRows, OnShares):
     def noise_std(self) -> float:
         return self.additive.deviation / self.gamma
 
-    def cells(self, name: str, rows: int) -> Cells:
+    def cells(self, name: str, rows: int) -> ShareCounts:
         seated, count = name in self.trust.committee, len(self.names)
-        return Cells(count if name in self.owners else 0, seated * count * len(self.owners), seated * count)
+        return ShareCounts(count if name in self.owners else 0, seated * count * len(self.owners), seated * count)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -113,8 +112,8 @@ def reference(tables: Mapping[str, NDArray[np.float64]], task: Totals, stream: S
     return np.concatenate([column_sums(tables[block.owner], block, task, stream) for block in task.blocks])
 
 
-def column_sums(rows: NDArray[np.float64], block: Block, task: Totals, stream: Stream) -> NDArray[np.int64]:
-    return bounded_round(rows * float(task.gamma), task.limit(block), stream).sum(axis=0).astype(np.int64)
+def column_sums(rows: NDArray[np.float64], block: ColumnBlock, task: Totals, stream: Stream) -> NDArray[np.int64]:
+    return round_and_zero_long_rows(rows * float(task.gamma), task.limit(block), stream).sum(axis=0).astype(np.int64)
 
 
 def noise_share(task: Totals, stream: Stream, *times: int) -> NDArray[np.int64]:
@@ -128,7 +127,7 @@ def owner(me: Owner, held: Rows, task: Totals) -> Result:
     own = np.zeros(len(task.names), dtype=np.int64)
     rows = np.vstack(list(held.blocks(8192)))
     own[task.span(me.name)] = column_sums(rows, task.block(me.name), task, stream)
-    mine = me.hand.deal(own + noise_share(task, stream))
+    mine = me.engine.deal(own + noise_share(task, stream))
     return task, _open(me, mine, task), own
 
 
@@ -139,10 +138,10 @@ def coordinator(me: Coordinator, task: Totals) -> Result:
 
 def _open(me: Role, mine: Any, task: Totals) -> NDArray[np.int64]:
     shape, total = (len(task.names),), None
-    if me.hand.seated:
-        total = me.hand.add([me.dealt_by(name, shape, mine) for name in task.owners])
+    if me.engine.has_seat:
+        total = me.engine.add([me.dealt_by(name, shape, mine) for name in task.owners])
     opened = me.reveal(total, to=task.everyone, event=task.event, shape=shape, bound=task.bound)
-    return me.entitled(opened).astype(np.int64)
+    return me.require_opened(opened).astype(np.int64)
 
 
 # --- kinds/totals/model.py
@@ -163,22 +162,22 @@ class ColumnTotals(Estimator[Totals, Result]):
         self.rows_at_most = rows_at_most
 
     def plan(self, roster: Roster) -> Totals:
-        blocks = tuple(Block(name, schema.encoded_names, schema.clip) for name, schema in roster.schemas.items())
+        blocks = tuple(ColumnBlock(name, schema.encoded_names, schema.clip) for name, schema in roster.schemas.items())
         draft = Totals(blocks, roster.trust, self.rows_at_most, noise=len(blocks))
-        return draft.calibrated(parse_budgets(self.epsilon, self.delta, roster.trust))
+        return draft.calibrate(parse_budgets(self.epsilon, self.delta, roster.trust))
 
-    def details(self, task: Totals, statement: Statement) -> Details:
-        return Details("adding up", {"totals": len(task.names)}, section=(f"TOTALS of {len(task.names)} columns",))
+    def details(self, task: Totals, statement: Statement) -> PlanDetails:
+        return PlanDetails("adding up", {"totals": len(task.names)}, section=(f"TOTALS of {len(task.names)} columns",))
 
     def finish(self, result: Result) -> None:
         task, published, self.own_ = result  # what is an owner's own nobody else sees
         self.feature_names_in_ = list(task.names)
         self.totals_ = published / task.gamma
 
-    def kept(self) -> bytes:
+    def kept_content(self) -> bytes:
         return json.dumps({"sums": self.own_.tolist()}).encode()
 
-    def learned(self) -> dict[str, Any]:
+    def learned_values(self) -> dict[str, Any]:
         return {"feature_names_in": self.feature_names_in_}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -199,7 +198,7 @@ def result(model: ColumnTotals, run: Run, owners: Any) -> Html:
     return tag("ul", *(tag("li", f"{n}: {v:.1f}") for n, v in zip(model.feature_names_in_, model.totals_, strict=True)))
 
 
-SECTION: Section[ColumnTotals] = Section(
+SECTION: ReportSection[ColumnTotals] = ReportSection(
     title=lambda model, columns: f"the totals of {columns} columns",
     result=result,
     columns=lambda model: len(model.totals_),
@@ -235,7 +234,7 @@ def sample(task: Totals, neighbour: int, count: int, stream: Stream) -> NDArray[
 
 # --- the one row
 
-ROW = Kind("totals", f"{__name__}:ColumnTotals", f"{__name__}:SECTION", (f"{__name__}:games",))
+ROW = ModelKind("totals", f"{__name__}:ColumnTotals", f"{__name__}:SECTION", (f"{__name__}:games",))
 
 
 # --- what the rest of the house makes of it
@@ -260,7 +259,7 @@ join = 60
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> Kind:
+def known(monkeypatch: pytest.MonkeyPatch) -> ModelKind:
     audits.subjects()  # games of other kinds are registered by now, and stay so
     monkeypatch.setattr(registry, "_KNOWN", dict(registry._KNOWN))
     monkeypatch.setattr(audits, "_SUBJECTS", dict(audits._SUBJECTS))
@@ -276,7 +275,7 @@ def table(name: str) -> pa.Table:
 
 
 @pytest.fixture
-def place(known: Kind, tmp_path: Path) -> Study:
+def place(known: ModelKind, tmp_path: Path) -> Study:
     path = write_study(tmp_path / "study", SCHEMAS, STUDY + "{parties}")
     for name in SCHEMAS:
         pyarrow.csv.write_csv(table(name), path.parent / name / f"{name}.csv")
@@ -357,7 +356,7 @@ def test_a_kind_that_lacks_a_member_is_refused_when_it_is_registered(known, monk
         registry.register(replace(ROW, kind="others", model=f"{__name__}:Other"))
     assert registry.rows() == before
     monkeypatch.setattr(ColumnTotals, "tasks", (Totals,))
-    monkeypatch.setattr(ColumnTotals, "kept", Estimator.kept)
+    monkeypatch.setattr(ColumnTotals, "kept_content", Estimator.kept_content)
     with raises(StudyError, "ST142", "kept"):
         registry.register(replace(ROW, kind="others", model=f"{__name__}:Other"))
     with raises(StudyError, "ST138", "totals"):

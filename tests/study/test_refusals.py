@@ -21,16 +21,16 @@ import pytest
 
 from colonnade import errors
 from colonnade.cli import initialise
-from colonnade.cli.approve import Question, again_for_all, approval_for_all
+from colonnade.cli.approve import TerminalQuestion, approval_for_all, rerun_for_all
 from colonnade.errors import BudgetError, PolicyError
 from colonnade.privacy import Ledger
-from colonnade.study import Study, book, run_party
+from colonnade.study import Study, ledger_view, run_party
 from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
-from colonnade.study.policy import ByDigest
-from colonnade.study.repeats import Earlier, check_repeat
+from colonnade.study.party_config import DigestApproval
+from colonnade.study.rerun_policy import EarlierRuns, check_rerun
 from colonnade.tables import Schema
-from colonnade.wire.channel import Channel
+from colonnade.wire.endpoint import SealedChannel
 from tests.support.errors import raises
 from tests.support.studies import Ended, Trial, check_ended, check_words, edit, outcomes, runnable_text
 
@@ -156,7 +156,7 @@ def outline(value):
 @pytest.fixture
 def seen(monkeypatch):
     """A function that runs a study and returns all that anybody but the bank receives and ends with."""
-    real, lock = Channel.recv, threading.Lock()
+    real, lock = SealedChannel.recv, threading.Lock()
     received: dict[tuple[str, str], list[object]] = defaultdict(list)
 
     def recv(channel, kind, most):
@@ -166,7 +166,7 @@ def seen(monkeypatch):
             received[receiver, channel.peer].append((kind, {name: outline(each) for name, each in fields.items()}))
         return fields
 
-    monkeypatch.setattr(Channel, "recv", recv)
+    monkeypatch.setattr(SealedChannel, "recv", recv)
 
     def observe(world, study):
         received.clear()
@@ -314,7 +314,7 @@ def test_a_policy_can_insist_on_seats_that_check_each_other_and_not_on_what_ther
 def shown(world, monkeypatch, capsys):
     def show(study):
         monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-        assert not Question((world.config(),))(study, study.statement)
+        assert not TerminalQuestion((world.config(),))(study, study.statement)
         return capsys.readouterr().out
 
     return show
@@ -385,10 +385,14 @@ def test_studies_that_end_early_are_counted_and_limited(world):
     ledger = Ledger(world.config().ledger)
     ledger.commit(ledger.reserve("well", study.digest, study.events, study.trust, []))
     assert world.config().failed == 2
-    assert book.facts(ledger, 1e-5, None, world.config())["failures"] == {"days": 7, "at_most": 2, "ended_early": 2}
-    assert "2 of at most 2 studies ended early in 7 days" in book.text(ledger, 1e-5, None, world.config())
+    assert ledger_view.ledger_facts(ledger, 1e-5, None, world.config())["failures"] == {
+        "days": 7,
+        "at_most": 2,
+        "ended_early": 2,
+    }
+    assert "2 of at most 2 studies ended early in 7 days" in ledger_view.ledger_text(ledger, 1e-5, None, world.config())
     later = Ledger(ledger.path, clock=lambda: datetime.now(UTC) + timedelta(days=8))
-    assert (later.ended_early(days=7), later.ended_early()) == (0, 2)
+    assert (later.count_aborted_studies(days=7), later.count_aborted_studies()) == (0, 2)
 
 
 def test_no_more_studies_may_fail_because_they_were_asked_about_at_once(world):
@@ -433,7 +437,7 @@ def test_a_digest_approves(trial):
     study = asking(trial())
     assert study.config().approval == "ask"
     study.start("coordinator", "shop", "clinic", threads=True)
-    run_party(study.study(), study.config(), study.out("bank"), approve=ByDigest(study.study().digest[:32]))
+    run_party(study.study(), study.config(), study.out("bank"), approve=DigestApproval(study.study().digest[:32]))
     study.end_well()
     run, ledger = study.run_json("bank"), study.folder / "bank" / "ledger.sqlite"
     assert run["approval"] == {"mode": "ask", "by": "the digest given with --approve"}
@@ -490,38 +494,38 @@ def bank(unheard):
 def test_only_a_study_that_ended_well_already_ran(bank):
     study, config, ran = bank
     own = config()
-    assert Earlier.of(own, study) == Earlier("bank", (), ())
+    assert EarlierRuns.of(own, study) == EarlierRuns("bank", (), ())
     assert not own.ledger.exists()
     ran(own.book().release)
     ran(digest="0" * 64)
-    assert Earlier.of(own, study) == Earlier("bank", (), ())
+    assert EarlierRuns.of(own, study) == EarlierRuns("bank", (), ())
     ran(own.book().mark_sent)
-    found = Earlier.of(own, study)
+    found = EarlierRuns.of(own, study)
     assert found.sentence is None
     check_words(found.unfinished, "a run of this study that did not end well", "charged in full")
     for often in ("", ", the last of 2 times"):
         ran()
         told = rf"already ran on \d{{4}}-\d\d-\d\d \d\d:\d\d UTC{often}, as bank's ledger says"
-        assert re.fullmatch(told, Earlier.of(own, study).sentence)
+        assert re.fullmatch(told, EarlierRuns.of(own, study).sentence)
 
 
 def test_who_must_say_yes_to_a_repetition(bank, unheard):
     study, config, ran = bank
     ran()
-    assert "already ran" in check_repeat(study, config(), None, False)  # the policy says yes to whatever caps allow
-    strict, by_digest, asked = config(again="false"), ByDigest(study.digest), []
+    assert "already ran" in check_rerun(study, config(), None, False)  # the policy says yes to whatever caps allow
+    strict, by_digest, asked = config(again="false"), DigestApproval(study.digest), []
     for approve in (None, by_digest):
         with raises(PolicyError, "PO028", "--again"):
-            check_repeat(study, strict, approve, False)
-    assert "already ran" in check_repeat(study, strict, by_digest, True)
+            check_rerun(study, strict, approve, False)
+    assert "already ran" in check_rerun(study, strict, by_digest, True)
     with raises(PolicyError, "PO027", "bank"):
-        check_repeat(study, strict, None, lambda said: bool(asked.append(said)))
+        check_rerun(study, strict, None, lambda said: bool(asked.append(said)))
     assert asked[0].startswith(f"'{study.name}' already ran on ")
-    assert check_repeat(study, strict, lambda *_: True, False)  # a program that is asked about every study
+    assert check_rerun(study, strict, lambda *_: True, False)  # a program that is asked about every study
     asking(unheard).edit("bank/party.toml", "^again = false\n", "")
     with raises(PolicyError, "PO028", "--again"):
-        check_repeat(study, config(), by_digest, False)
-    assert check_repeat(study, config(again="true"), by_digest, False)
+        check_rerun(study, config(), by_digest, False)
+    assert check_rerun(study, config(again="true"), by_digest, False)
 
 
 def test_who_starts_everybody_is_asked_whatever_the_policies_say(bank):
@@ -533,6 +537,6 @@ def test_who_starts_everybody_is_asked_whatever_the_policies_say(bank):
         approval_for_all(study, configs, None, False, mute=True)
     assert approval_for_all(study, configs, None, True, mute=True) == (None, True)
     with raises(PolicyError, "PO001"):
-        again_for_all(study, configs, lambda _: False)
-    assert again_for_all(study, configs, lambda _: True)
-    assert again_for_all(study, [config(again="true")], False)
+        rerun_for_all(study, configs, lambda _: False)
+    assert rerun_for_all(study, configs, lambda _: True)
+    assert rerun_for_all(study, [config(again="true")], False)

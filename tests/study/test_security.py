@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade.cli.show import preflight as shown
+from colonnade.cli.text_output import preflight as shown
 from colonnade.errors import ColonnadeError, PrivacyError, StudyError
 from colonnade.kinds import LinearRegression, LogisticRegression
 from colonnade.kinds.glm.model import GLM
@@ -13,12 +13,12 @@ from colonnade.models.federation import Roster
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.statement import DEALT, FOLLOWING, NOT_CHECKED
 from colonnade.protocols.moments.task import Moments
-from colonnade.report.page import deviating
+from colonnade.report.page import describe_deviations
 from colonnade.study import Study, preflight
-from colonnade.study.deviating import line_for
 from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
 from colonnade.study.record import read_facts
+from colonnade.study.security_summary import security_line
 from colonnade.tables import Schema, flag, number
 from tests.support.errors import raises
 from tests.support.federations import federation
@@ -156,7 +156,7 @@ def sqm(degree):
 )
 def test_what_models_do_where_nobody_says(model, security, possible):
     """As they are, and as the pages say: owners prove nothing unless they are asked to."""
-    task = model.as_asked(Roster.of(SCHEMAS | {"c": ILL}, security=None))
+    task = model.plan_as_requested(Roster.of(SCHEMAS | {"c": ILL}, security=None))
     assert (task.trust.security, task.trust.inputs) == (security, "unproven")
     assert task.possible_proofs == possible
 
@@ -207,7 +207,7 @@ def test_a_preflight_and_the_doctor_say_what_is_done(study, checked):
         assert words in shown(found)
         checks = {check.what: check for check in examine(study(said).path, None)}
         assert checks["security"].level == level
-    assert (line_for("pca")[:19], line_for("glm")) == ('security = "active"', "")  # in a new study file
+    assert (security_line("pca")[:19], security_line("glm")) == ('security = "active"', "")  # in a new study file
     by_messages = preflight(study(task=MESSAGES))
     assert by_messages.to_dict()["security"]["security"] == "messages"
     assert "hold whatever the others send" in " ".join(shown(by_messages).split())
@@ -237,9 +237,9 @@ def test_a_preflight_says_how_many_seats_may_be_lost(study, said, parties, thres
 def test_a_report_says_how_many_claims_were_checked(study, checked):
     said = preflight(study(ACTIVE)).to_dict()["security"]
     checks = {"claims": 1234, "error": 2.0**-40}
-    page = str(deviating({"security": said, "parties": {"a": {"checks": checks}, "b": {}}}))
+    page = str(describe_deviations({"security": said, "parties": {"a": {"checks": checks}, "b": {}}}))
     check_words(page, "Security is active", "1,234 claims", "<sup>-40</sup>")
-    assert "claims" not in str(deviating({"security": said}))
+    assert "claims" not in str(describe_deviations({"security": said}))
 
 
 def test_a_real_study_is_checked_and_its_record_says_so(trial):

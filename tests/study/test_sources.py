@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from colonnade import PCA, PartyConfig, Query, Schema, category, number, read_table
-from colonnade.console.surveying import in_child
+from colonnade.console.party import survey_in_child
 from colonnade.errors import DataError
 from colonnade.tables import reading
-from colonnade.tables.cells import OnDisk
-from colonnade.tables.sources import stores
+from colonnade.tables.sources import object_stores
+from colonnade.tables.table import OnDiskCells
 from tests.support.errors import raises
 from tests.support.servers import PASSWORD, azure, google, postgresql, s3
 
@@ -118,7 +118,7 @@ def test_a_study_of_a_database_an_object_store_and_a_warehouse(trial, bank_db, s
         after = config.table(schemas[name])
         assert after.sorted_by_id().ids == before[name].sorted_by_id().ids
         assert np.array_equal(after.sorted_by_id().matrix(), before[name].sorted_by_id().matrix())
-        assert config.rows_held(schemas[name]) == before[name].rows
+        assert config.count_rows(schemas[name]) == before[name].rows
 
     study.start("coordinator", "shop", "clinic", threads=True)
     study.start("bank")  # a process of its own finds the address in its environment
@@ -129,7 +129,7 @@ def test_a_study_of_a_database_an_object_store_and_a_warehouse(trial, bank_db, s
     for file in study.folder.rglob("*"):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes(), file
     assert PASSWORD not in "".join(end.text for end in ended.values())
-    surveyed = in_child(PartyConfig.load(configs["bank"]), study.folder / "schemas" / "bank.toml")
+    surveyed = survey_in_child(PartyConfig.load(configs["bank"]), study.folder / "schemas" / "bank.toml")
     assert surveyed.rows == before["bank"].rows  # as the console reads it
 
 
@@ -142,7 +142,7 @@ def table_in_db(bank_db):
 @pytest.mark.parametrize("on_disk", [None, True, False])
 def test_a_query_gives_the_rows_of_the_table_whatever_order_they_come_in(table_in_db, on_disk):
     found = read_table(table_in_db, SCHEMA, on_disk=on_disk)
-    assert isinstance(found._cells, OnDisk) == (on_disk is True)
+    assert isinstance(found._cells, OnDiskCells) == (on_disk is True)
     assert found.check() == read_table(people(), SCHEMA).check()
     assert same(found, people())
     shuffled = Query("select * from people order by random()", "postgresql", uri_env="BANK_DB")
@@ -250,9 +250,9 @@ def touching(monkeypatch, touch):
 @pytest.mark.parametrize("swift", [False, True], ids=["another file", "another content of the same size and second"])
 def test_what_changes_in_a_store_while_it_is_read_is_noticed(store, monkeypatch, swift):
     """A store tells times in seconds; it also tells which content it has."""
-    told, folder = stores._file, f"moving{swift:d}"
+    told, folder = object_stores._stored_file, f"moving{swift:d}"
     if swift:
-        monkeypatch.setattr(stores, "_file", lambda *given: dataclasses.replace(told(*given), changed=1))
+        monkeypatch.setattr(object_stores, "_stored_file", lambda *given: dataclasses.replace(told(*given), changed=1))
     put(store, f"{folder}/0.csv", b"person_id,age,city\np1,3,A\n")
     assert read_table(f"s3://lake/{folder}/{store}", SCHEMA).rows == 1
     touching(monkeypatch, lambda: put(store, f"{folder}/{not swift:d}.csv", b"person_id,age,city\np1,4,A\n"))
@@ -314,7 +314,7 @@ def test_the_store_of_google(monkeypatch):
 def test_the_store_of_azure(monkeypatch):
     with azure(monkeypatch) as options:
         address = f"abfs://lake@lakes.dfs.core.windows.net/people/{options}"
-        opened, _ = stores._azure(urlsplit(address), "/")
+        opened, _ = object_stores._connect_azure(urlsplit(address), "/")
         opened.create_dir("lake")
         with monkeypatch.context() as patched:
             read_and_changed(address, opened, patched)
@@ -332,5 +332,5 @@ def test_frames_of_polars(monkeypatch):
     frame = pl.from_arrow(people()).with_columns(pl.col("city").cast(pl.Categorical))
     assert same(read_table(frame, SCHEMA), people())
     monkeypatch.setattr(reading, "_LARGE", 1000)
-    assert isinstance(read_table(frame, SCHEMA)._cells, OnDisk)
+    assert isinstance(read_table(frame, SCHEMA)._cells, OnDiskCells)
     assert same(read_table(frame, SCHEMA), people())

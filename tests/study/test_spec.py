@@ -24,10 +24,10 @@ from colonnade.models import registry
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_LABEL
 from colonnade.privacy import Adjacency, Ledger, Trust
 from colonnade.study import PartyConfig, RunRecord, Study
-from colonnade.study.keys import keys_of, parse_task
-from colonnade.study.policy import ByDigest
+from colonnade.study.party_config import DigestApproval
 from colonnade.study.run import _reservation, public_facts
 from colonnade.study.spec import write_pins
+from colonnade.study.study_file import parse_task, task_section_of
 from colonnade.tables import Schema, date, flag, number
 from colonnade.wire import Certificate, Identity, certificates
 from tests.support.errors import raises
@@ -244,17 +244,17 @@ def test_who_approves(folder):
         return lambda *about: asked.append(about) or yes
 
     config = approving(folder, "ask")
-    assert config.approved(study, study.statement, answer(True)) == "the calling program"
+    assert config.approve(study, study.statement, answer(True)) == "the calling program"
     assert asked == [(study, study.statement)]
     with raises(PolicyError, "PO013"):
-        config.approved(study, study.statement, answer(False))
+        config.approve(study, study.statement, answer(False))
     with raises(PolicyError, "PO012", study.digest, "--approve"):
-        config.approved(study, study.statement, None)
+        config.approve(study, study.statement, None)
     asked.clear()
-    assert "policy" in approving(folder, "auto-within-budget").approved(study, study.statement, answer(False))
+    assert "policy" in approving(folder, "auto-within-budget").approve(study, study.statement, answer(False))
     assert asked == []
     never = approving(folder, "never")
-    for refuse in (lambda: never.approved(study, study.statement, answer(True)), lambda: never.check(study)):
+    for refuse in (lambda: never.approve(study, study.statement, answer(True)), lambda: never.check(study)):
         with raises(PolicyError, "PO016"):
             refuse()
 
@@ -263,13 +263,13 @@ def test_who_approves(folder):
 def test_a_digest_approves_this_very_study(folder, mode):
     study, config = load(folder), approving(folder, mode)
     for digits in (study.digest, study.digest[:32], study.digest[:40].upper()):
-        config.approved(study, study.statement, ByDigest(digits))
+        config.approve(study, study.statement, DigestApproval(digits))
     for digits in ("", study.digest[:12], study.digest[:31], study.digest + "0", "not a digest"):
         with raises(PolicyError, "PO010", "32", "64"):
-            config.approved(study, study.statement, ByDigest(digits))
+            config.approve(study, study.statement, DigestApproval(digits))
     other = load(folder, ("epsilon = 1.0", "epsilon = 1.1"))
     with raises(PolicyError, "PO011"):
-        config.approved(other, other.statement, ByDigest(study.digest))
+        config.approve(other, other.statement, DigestApproval(study.digest))
 
 
 def test_a_cap_for_a_party_of_an_earlier_study_is_kept(folder):
@@ -329,7 +329,10 @@ def test_another_column_or_another_reading_of_it_is_another_study(folder):
     config.check(study)
     for said in ({"format": "%d/%m/%Y", "column": "secret"}, {"format": "%m/%d/%Y"}):
         other, _ = dated(folder, **said)
-        for refuse, code in ((config.check, "PO020"), (lambda other: ByDigest(study.digest)(other, None), "PO011")):
+        for refuse, code in (
+            (config.check, "PO020"),
+            (lambda other: DigestApproval(study.digest)(other, None), "PO011"),
+        ):
             with raises(PolicyError, code):
                 refuse(other)
 
@@ -361,7 +364,7 @@ OF = {"participant": "a", "study": "s", "digest": "d"}
 
 def test_a_run_record_tells_how_it_ended(tmp_path):
     record = RunRecord(tmp_path / "run", **OF)
-    record.note("something", rows=3)
+    record.record_public("something", rows=3)
     record.fail("DataError", "a sentence", 11)
     assert record.facts["status"] == "failed"
     assert '"something"' in (tmp_path / "run" / "events.jsonl").read_text()
@@ -391,9 +394,9 @@ def test_a_line_that_cannot_be_written_ends_a_run_only_before_it_is_paid_for(tmp
     record = RunRecord(tmp_path / "run", **OF)
     (tmp_path / "run" / "events.jsonl").mkdir()
     with raises(StorageError, "SO039", "events.jsonl"):
-        record.note("something")
-    record.paid()
-    record.note("something")
+        record.record_public("something")
+    record.mark_paid()
+    record.record_public("something")
     assert "events.jsonl" in record.lost
     record.finish()
     assert record.facts["status"] == "finished"
@@ -570,10 +573,10 @@ def parsed(kind, **keys):
 def test_keys_are_the_parameters_of_the_constructor_without_the_budget(kind):
     parameters = inspect.signature(registry.load(kind)).parameters
     known = [name for name in parameters if name not in ("epsilon", "delta")]
-    assert list(keys_of(kind).model_fields) == ["kind", *known]
+    assert list(task_section_of(kind).model_fields) == ["kind", *known]
     task = parsed(kind)
     assert task.kind == kind
-    for name, value in task.parameters_given.items():
+    for name, value in task.parameters.items():
         if name in LEAST[kind]:
             assert value == LEAST[kind][name] or list(value) == LEAST[kind][name]
         else:
@@ -612,7 +615,7 @@ def test_marks_on_parameters_say_what_a_value_may_be(kind, key, wrong, right):
         with pytest.raises(ValidationError, match=key):
             parsed(kind, **{key: value})
     for value in right:
-        assert parsed(kind, **{key: value}).parameters_given[key] == (True if key == "center" else value)
+        assert parsed(kind, **{key: value}).parameters[key] == (True if key == "center" else value)
 
 
 def test_encoders_are_specifications_and_never_code():
@@ -636,4 +639,4 @@ def test_marks_on_parameters_are_found():
     assert parsed("pca", rows_at_most=80).marked(LIMITS_ROWS) == 80
     assert parsed("logistic", rows=70, rows_at_most=90).marked(LIMITS_ROWS) == 90
     assert parsed("polynomial").marked(NAMES_LABEL) is None
-    assert parsed("glm", family_options={"reach": 2.0}).parameters_given["family_options"]["reach"] == 2.0
+    assert parsed("glm", family_options={"reach": 2.0}).parameters["family_options"]["reach"] == 2.0

@@ -20,7 +20,7 @@ CHANCES = {
     },
     "tests/study/lanes/test_lanes.py::test_a_study_in_processes": {"the noisy number of people, 8 deviations": 1e-13},
     # 9 generators with at least 53 random bits in each of three processes: 27 x 2^-53
-    "tests/study/test_forks.py::test_random_generators_are_fresh_and_nothing_of_others_is_open": {
+    "tests/study/test_fork_server.py::test_random_generators_are_fresh_and_nothing_of_others_is_open": {
         "no two of three processes draw the same": 1e-14,
     },
 }

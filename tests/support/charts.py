@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from colonnade.drawing.canvas import Chart
-from colonnade.drawing.charts import Bars
+from colonnade.drawing.charts import BarChart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -29,11 +29,11 @@ def written(chart: Chart, width: int = 880) -> list[str]:
 
 def lengths(chart: Any) -> dict[str, float | None]:
     """How long each bar is."""
-    assert isinstance(chart, Bars)
+    assert isinstance(chart, BarChart)
     return {bar.label: bar.value for bar in chart.bars}
 
 
 def intervals(chart: Any) -> dict[str, tuple[float | None, float | None]]:
     """The ends of the intervals of bars that have one."""
-    assert isinstance(chart, Bars)
+    assert isinstance(chart, BarChart)
     return {bar.label: (bar.low, bar.high) for bar in chart.bars if bar.low is not None}

@@ -16,27 +16,27 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
-from colonnade.kinds.glm.exchange import programs as exchange
-from colonnade.kinds.glm.kept_scores import programs as kept_scores
-from colonnade.kinds.pca.directions import programs as directions
+from colonnade.kinds.glm import kept_scores, programs as exchange
+from colonnade.kinds.pca import programs as directions
 from colonnade.kinds.polynomial import programs as polynomial
-from colonnade.kinds.prediction.levels import programs as levels
-from colonnade.kinds.prediction.scores import programs as scores, standing
-from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.prediction import on_demand
+from colonnade.kinds.prediction.quantised_answers import programs as levels
+from colonnade.kinds.prediction.scores import programs as scores
+from colonnade.kinds.regression import programs as gradients
 from colonnade.kinds.split.adaptive import programs as adaptive
-from colonnade.kinds.tables.marginals import programs as marginals
+from colonnade.kinds.tables import programs as marginals
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
-from colonnade.mpc.fixed.arithmetic import FixedPoint
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
 from colonnade.privacy import Trust
+from colonnade.protocols.joint_sum.declaration import PartialSums
 from colonnade.protocols.lanes import head
-from colonnade.protocols.lanes.lane import Laned
+from colonnade.protocols.lanes.lane import LanePlan
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import Played
-from colonnade.protocols.sums import Sums
-from colonnade.protocols.task import Playable
+from colonnade.protocols.session import RunResult
+from colonnade.protocols.task import RunnableTask
 from colonnade.tables.keys import Key
-from colonnade.tables.places import Places
+from colonnade.tables.slots import RowSlots
 from colonnade.wire import codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_stand_ins
 from tests.kinds.split.embeddings import learners as embeddings
@@ -58,11 +58,11 @@ PATIENCE = 1.0
 class Scene:
     """A run of one protocol: its task, and the program of everybody."""
 
-    task: Playable
+    task: RunnableTask
     programs: Mapping[str, Program]
 
 
-Ended = dict[str, Played[Any] | BaseException]
+Ended = dict[str, RunResult[Any] | BaseException]
 
 
 def run(scene: Scene, malicious: str | None = None, at: int = -1, change: Change | None = None) -> Ended:
@@ -201,7 +201,7 @@ def _arrays(value: Any) -> Iterator[tuple[str, Any]]:
 def _parts(task: Any, module: Any, seed: int) -> Scene:
     """Scores of nine people, of every owner."""
     rng, ids = np.random.default_rng(seed), tuple(f"p{i}" for i in range(9))
-    parts = {n: scores.Parts(ids, rng.uniform(-1, 1, (9, getattr(task, "classes", 1)))) for n in task.owners}
+    parts = {n: scores.OwnScoreParts(ids, rng.uniform(-1, 1, (9, getattr(task, "classes", 1)))) for n in task.owners}
     return Scene(task, kit.programs_of(module, task, parts))
 
 
@@ -255,7 +255,7 @@ def _started() -> Scene:
 def _hidden_moments() -> Scene:
     task, rng = kit.hidden_moments_task(2), np.random.default_rng(2)
     tables = {
-        owner: kit.Rows(kit.grouped_rows(rng, 8), places=Places(np.sort(rng.permutation(16)[:8]), 16, bytes(16)))
+        owner: kit.Rows(kit.grouped_rows(rng, 8), places=RowSlots(np.sort(rng.permutation(16)[:8]), 16, bytes(16)))
         for owner in task.owners
     }
     return Scene(task, kit.programs_of(moments, task, tables))
@@ -267,7 +267,7 @@ def _marginals(**how: Any) -> Scene:
     tables: dict[str, Any] = kit.codes_of(task, 12)
     if task.hidden:
         rng = np.random.default_rng(6)
-        places = {owner: Places(np.sort(rng.permutation(16)[:12]), 16, bytes(16)) for owner in task.owners}
+        places = {owner: RowSlots(np.sort(rng.permutation(16)[:12]), 16, bytes(16)) for owner in task.owners}
         tables = {owner: kit.Rows(codes, places=places[owner]) for owner, codes in tables.items()}
     return Scene(task, kit.programs_of(marginals, task, tables))
 
@@ -302,7 +302,7 @@ def _embeddings(**how: Any) -> Scene:
 def _kept_scores() -> Scene:
     task, rng = kit.kept_scores_task(), np.random.default_rng(4)
     ids = [f"n{i}" for i in range(9)]
-    new = {name: kept_scores.New(ids, rng.uniform(-1, 1, (9, 3)), rng.normal(size=3)) for name in task.owners}
+    new = {name: kept_scores.NewRows(ids, rng.uniform(-1, 1, (9, 3)), rng.normal(size=3)) for name in task.owners}
     return Scene(task, kit.programs_of(kept_scores, task, new))
 
 
@@ -310,8 +310,8 @@ def _standing_scores() -> Scene:
     """Two questions, of which one owner refuses somebody."""
     task, rng = kit.scores_task(3), np.random.default_rng(5)
     ids = tuple(f"p{i}" for i in range(9))
-    parts = {name: scores.Parts(ids, rng.uniform(-1, 1, (9, task.classes))) for name in task.owners}
-    session = standing.StandingScores(task)
+    parts = {name: scores.OwnScoreParts(ids, rng.uniform(-1, 1, (9, task.classes))) for name in task.owners}
+    session = on_demand.StandingScores(task)
 
     class Asked:
         def __init__(self) -> None:
@@ -323,18 +323,18 @@ def _standing_scores() -> Scene:
         def question(self) -> Any:
             return self.left.pop(0) if self.left else None
 
-        def answer(self, answer: standing.Answer) -> None:
+        def answer(self, answer: on_demand.OpenedAnswer) -> None:
             pass
 
-    def opened(people: tuple[str, ...]) -> standing.Gate:
-        return lambda places: standing.Verdict(places == 7, 10**9)
+    def opened(people: tuple[str, ...]) -> on_demand.Gate:
+        return lambda places: on_demand.GateDecision(places == 7, 10**9)
 
     def dealer(name: str) -> Program:
-        return lambda me: standing.dealer(me, parts[name], session, opened)
+        return lambda me: on_demand.dealer(me, parts[name], session, opened)
 
     programs: dict[str, Program] = {name: dealer(name) for name in task.dealers}
-    programs[task.to] = lambda me: standing.asker(me, parts[task.to], session, Asked())
-    return Scene(session, programs | {COORDINATOR: lambda me: standing.coordinator(me, session)})
+    programs[task.to] = lambda me: on_demand.asker(me, parts[task.to], session, Asked())
+    return Scene(session, programs | {COORDINATOR: lambda me: on_demand.coordinator(me, session)})
 
 
 def _align(owners: tuple[str, ...] = ("a", "b", "c"), known: bytes = b"", **how: Any) -> Scene:
@@ -353,13 +353,13 @@ def _fuzzy() -> Scene:
 def _lanes() -> Scene:
     """Heads whose workers add nothing up: of every lane each seat has shares of zeros."""
     task = kit.moments_task((1, 1, 1))
-    laned = Laned(task, kit.align_task(task.owners, partitions=2), bytes(32))
+    laned = LanePlan(task, kit.align_task(task.owners, partitions=2), bytes(32))
     zeros = np.zeros((len(task.committee.system.primes), task.entries))
 
     def crew(name: str) -> IdleCrew:
         shares = Shares(zeros, task.opened_degree) if name in task.committee.seats else None
         own = np.zeros(task.entries, np.int64) if name in task.owners else None
-        return IdleCrew(Sums(3, own, shares))
+        return IdleCrew(PartialSums(3, own, shares))
 
     def owner(name: str) -> Program:
         return lambda me: head.owner(me, laned, moments, crew(name), lambda spread, pulse: [5, 4])
@@ -368,7 +368,7 @@ def _lanes() -> Scene:
     return Scene(task, {name: owner(name) for name in task.owners} | coordinator)
 
 
-class _Seats(Playable):
+class _Seats(RunnableTask):
     """No study: three seats that compute with fixed-point numbers and open what comes of it."""
 
     trust = Trust(("n0", "n1", "n2"), ("n0", "n1", "n2"), 1)
@@ -380,14 +380,14 @@ def _fixed() -> Scene:
     values = np.array([5 << 12, -(3 << 12), 7])
 
     def seat(me: Any) -> Any:
-        hand, engine = me.hand, FixedPoint(me.hand, 12)
+        hand, engine = me.hand, FixedPointEngine(me.hand, 12)
         shares = hand.deal(values) if hand.name == "n0" else hand.receive("n0", values.shape)
         number = engine.from_shares(shares, (1 << 20) - 1)
         found = engine.multiply(engine.below(number, engine.shift(number, 1)), number)
         hand.send_opening(found.shares, hand.committee.seats)
         opened = hand.receive_opening(values.shape, degree=found.shares.degree, bound=found.bound, own=found.shares)
         if hand.name == "n0":
-            hand.tell_opened(np.array([1, 2**70, -3], dtype=object), ("n1", "n2"))
+            hand.send_opened(np.array([1, 2**70, -3], dtype=object), ("n1", "n2"))
         else:
             hand.receive_opened("n0", (3,), 2**71)
         return opened
@@ -483,12 +483,12 @@ def faults(ended: Ended, malicious: str, change: Change) -> list[str]:
     """
     honest = {name: end for name, end in ended.items() if name != malicious}
     # Whoever is slow may be given up, on a machine that is busy; what comes next is then out of turn.
-    late = any(isinstance(end, PeerLost) or (isinstance(end, Played) and end.lost) for end in ended.values())
+    late = any(isinstance(end, PeerLost) or (isinstance(end, RunResult) and end.lost) for end in ended.values())
     wrong = []
-    if NEVER.match(change.name) and not late and all(isinstance(end, Played) for end in honest.values()):
+    if NEVER.match(change.name) and not late and all(isinstance(end, RunResult) for end in honest.values()):
         wrong.append("nobody minds")
     for name, end in honest.items():
-        if isinstance(end, Played):
+        if isinstance(end, RunResult):
             continue
         if not isinstance(end, ColonnadeError):
             wrong.append(f"{name}: {type(end).__name__}: {end}")

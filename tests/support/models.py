@@ -29,7 +29,7 @@ from colonnade import (
     number,
 )
 from colonnade.kinds import KeptScores
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 
 ROWS = 600
 SCHEMAS = {

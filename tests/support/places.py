@@ -85,4 +85,4 @@ class Place:
         return out, models
 
     def spent(self, name: str, observer: str) -> float:
-        return Ledger(self.folder / name / "ledger.sqlite").spent(Observer.party(observer), 1e-5)
+        return Ledger(self.folder / name / "ledger.sqlite").epsilon_spent(Observer.party(observer), 1e-5)

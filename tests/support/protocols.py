@@ -17,37 +17,36 @@ import numpy as np
 import pytest
 
 from colonnade.errors import PeerLost, PeerStopped
-from colonnade.kinds.glm.exchange.bounds import Side
-from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
-from colonnade.kinds.glm.losses.labels import family_for
-from colonnade.kinds.pca.directions import programs as directions
-from colonnade.kinds.pca.directions.task import Directions
+from colonnade.kinds.glm.families import family_for
+from colonnade.kinds.glm.kept_scores import KeptScoresTask, ScoreSender
+from colonnade.kinds.glm.task import Exchange, ExchangeSide
+from colonnade.kinds.pca import programs as directions
+from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.polynomial.expressions import parse
-from colonnade.kinds.polynomial.task import Holding, Polynomials, frozen
-from colonnade.kinds.prediction.levels.task import Levels, Respondent
-from colonnade.kinds.prediction.scores.task import Part, Scores
-from colonnade.kinds.regression.gradients import programs as gradients
-from colonnade.kinds.regression.gradients.task import Gradients
+from colonnade.kinds.polynomial.task import NamedColumns, Polynomials, freeze_terms
+from colonnade.kinds.prediction.quantised_answers.task import QuantisedAnswers, Respondent
+from colonnade.kinds.prediction.scores.task import ScorePart, Scores
+from colonnade.kinds.regression import programs as gradients
+from colonnade.kinds.regression.task import GradientTask
 from colonnade.kinds.synthesis.mixture import programs as mixture
-from colonnade.kinds.tables.marginals import programs as marginals
-from colonnade.kinds.tables.marginals.task import Asked, Coded, Marginals
+from colonnade.kinds.tables import programs as marginals
+from colonnade.kinds.tables.task import CodedColumn, MarginalQuery, Marginals
 from colonnade.privacy import Trust
-from colonnade.privacy.noise import rounding
-from colonnade.protocols import align, rules
-from colonnade.protocols.align import Aligning
+from colonnade.privacy.noise import local_mechanisms
+from colonnade.protocols import align, compatibility
+from colonnade.protocols.align import AlignmentTask
+from colonnade.protocols.joint_sum.declaration import JointSum
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.rows import Block
-from colonnade.protocols.session import Played, play
-from colonnade.protocols.sums import JointSum
-from colonnade.protocols.task import Playable
+from colonnade.protocols.rows import ColumnBlock
+from colonnade.protocols.session import RunResult, run_role
+from colonnade.protocols.task import RunnableTask
 from colonnade.tables import flag
-from colonnade.tables.keys import Key, Keys
-from colonnade.tables.places import Places
-from colonnade.wire import Room
+from colonnade.tables.keys import Key, TableKeys
+from colonnade.tables.slots import RowSlots
+from colonnade.wire import InMemoryNetwork
 
 Array = np.ndarray[Any, Any]
 Program = Callable[[Any], Any]
@@ -68,7 +67,7 @@ SEATINGS = (
 class Rows:
     """Encoded rows with ids, as a table would give them; those of people who are hidden are in slots."""
 
-    def __init__(self, values: Any, ids: Sequence[str] | None = None, places: Places | None = None) -> None:
+    def __init__(self, values: Any, ids: Sequence[str] | None = None, places: RowSlots | None = None) -> None:
         self.values = np.asarray(values, dtype=float)
         self.ids = [f"p{i:06d}" for i in range(len(self.values))] if ids is None else ids
         self.places = places
@@ -94,9 +93,9 @@ def active(task: Any, **changes: Any) -> Any:
     return replace(task, trust=replace(task.trust, security="active", **changes))
 
 
-def blocks_of(owners: Sequence[str], widths: Sequence[int], clip: float = 1.0) -> tuple[Block, ...]:
+def blocks_of(owners: Sequence[str], widths: Sequence[int], clip: float = 1.0) -> tuple[ColumnBlock, ...]:
     """So many columns of each owner."""
-    return tuple(Block(o, tuple(f"c{i}" for i in range(w)), clip) for o, w in zip(owners, widths, strict=True))
+    return tuple(ColumnBlock(o, tuple(f"c{i}" for i in range(w)), clip) for o, w in zip(owners, widths, strict=True))
 
 
 # --- a small task of each protocol
@@ -117,7 +116,7 @@ def grouped_moments_task(
     """Second moments where each owner has a number, a centred flag and a category of two values."""
     trust = trust_of(owners, seats, threshold)
     groups = ((1, Fraction(1)), (1, Fraction(1, 2)), (2, Fraction(1)))
-    blocks = tuple(Block(name, ("n", "f", "c=a", "c=b"), 1.5, groups) for name in trust.owners)
+    blocks = tuple(ColumnBlock(name, ("n", "f", "c=a", "c=b"), 1.5, groups) for name in trust.owners)
     return replace(Moments(blocks, trust, 64, 32, 1000, noise=6 * owners), **changes)
 
 
@@ -139,7 +138,7 @@ def uneven_moments_task(law: str, widths: Sequence[int] = (1, 3, 6), **changes: 
     for owner, width in zip(owners, widths, strict=True):
         several = ((3, Fraction(1)),) if width >= 3 else ()
         runs = ((1, Fraction(1)),) * (width - 3 * len(several)) + several
-        blocks.append(Block(owner, tuple(f"c{i}" for i in range(width)), math.sqrt(len(runs)), runs))
+        blocks.append(ColumnBlock(owner, tuple(f"c{i}" for i in range(width)), math.sqrt(len(runs)), runs))
     return replace(Moments(tuple(blocks), trust_of(owners), 64, 32, 1000, noise=3 * 10**9, law=law), **changes)
 
 
@@ -158,12 +157,14 @@ def marginals_task(
 ) -> Marginals:
     """Every block of up to two columns, and of two with the label; ``sizes`` are those of each owner's columns."""
     trust = trust_of(len(sizes), seats, threshold)
-    coded = tuple(Coded(o, f"c{i}", n) for o, own in zip(trust.owners, sizes, strict=True) for i, n in enumerate(own))
+    coded = tuple(
+        CodedColumn(o, f"c{i}", n) for o, own in zip(trust.owners, sizes, strict=True) for i, n in enumerate(own)
+    )
     places = range(len(coded))
     blocks = [columns for count in range(3) for columns in combinations(places, count)]
     if label is not None:
         blocks += [tuple(sorted((*pair, label))) for pair in combinations([p for p in places if p != label], 2)]
-    asked = tuple(Asked(columns, 1 + index % 5) for index, columns in enumerate(blocks))
+    asked = tuple(MarginalQuery(columns, 1 + index % 5) for index, columns in enumerate(blocks))
     task = Marginals(coded, asked, trust, rows_at_most=1000, noise=3 * len(sizes), label=label)
     return replace(task, **changes)
 
@@ -177,10 +178,10 @@ def codes_of(task: Marginals, rows: int, seed: int = 5) -> dict[str, Array]:
 
 def directions_task(
     widths: Sequence[int] = (4, 3, 5), seats: Sequence[str] | None = None, threshold: int = 1, **changes: Any
-) -> Directions:
+) -> SubspaceIteration:
     """Three rounds of four directions."""
     trust = trust_of(len(widths), seats, threshold)
-    task = Directions(
+    task = SubspaceIteration(
         blocks_of(trust.owners, widths), trust, gamma=64, constant=32, rows_at_most=1000, directions=4, rounds=3,
         noise=3 * len(widths), reach=1024,
     )  # fmt: skip
@@ -189,10 +190,10 @@ def directions_task(
 
 def gradients_task(
     widths: Sequence[int] = (2, 1, 2), seats: Sequence[str] | None = None, threshold: int = 1, **changes: Any
-) -> Gradients:
+) -> GradientTask:
     """Seven rounds over drawn batches of ten of forty people; the last owner has the labels."""
     trust = trust_of(len(widths), seats, threshold)
-    task = Gradients(
+    task = GradientTask(
         blocks_of(trust.owners, widths), label_owner=trust.owners[-1], classes=1, trust=trust, gamma=64,
         scale=1 / math.sqrt(len(widths) + 0.25), expansion=1, weight_bound=4.0, learning_rate=2.0, sampling="poisson",
         rows=40, batch=10, rounds=7, noise=3 * len(widths), rows_at_most=1000, block_rows=16,
@@ -211,9 +212,9 @@ def polynomial_task(
     """Sums of these expressions in columns such as ``o0.c0``."""
     trust = trust_of(len(widths), seats, threshold)
     columns = blocks_of(trust.owners, widths)
-    holdings = tuple(Holding(b.owner, b.columns, clip, len(b.columns), (False,) * len(b.columns)) for b in columns)
+    holdings = tuple(NamedColumns(b.owner, b.columns, clip, len(b.columns), (False,) * len(b.columns)) for b in columns)
     names = [f"{held.owner}.{column}" for held in holdings for column in held.columns]
-    polynomials = tuple(frozen(parse(text, names)) for text in expressions)
+    polynomials = tuple(freeze_terms(parse(text, names)) for text in expressions)
     task = Polynomials(holdings, trust, polynomials, gamma=32, rows_at_most=100, noise=4 * len(widths))
     return replace(task, **changes)
 
@@ -224,19 +225,19 @@ def scores_task(
     """Scores for the first owner; the bounds of no two owners and of no two classes are the same."""
     trust, gamma = trust_of(owners, seats, threshold), 256
     parts = tuple(
-        Part(o, tuple(-gamma * (i + 1) - k for k in range(classes)), (2 * gamma,) * classes)
+        ScorePart(o, tuple(-gamma * (i + 1) - k for k in range(classes)), (2 * gamma,) * classes)
         for i, o in enumerate(trust.owners)
     )
     return replace(Scores(parts, trust, to=trust.owners[0], gamma=gamma, rows_at_most=1000), **changes)
 
 
-def keys_of(values: Iterable[str]) -> Keys:
+def keys_of(values: Iterable[str]) -> TableKeys:
     """The keys of people with these ids, as a table has them."""
     encoded = [value.encode() for value in values]
-    return Keys(("id",), [struct.pack("<I", len(one)) + one for one in encoded], np.arange(len(encoded)), 0, 0)
+    return TableKeys(("id",), [struct.pack("<I", len(one)) + one for one in encoded], np.arange(len(encoded)), 0, 0)
 
 
-def align_programs(task: Aligning, lists: Mapping[str, Keys], **how: Mapping[str, Any]) -> dict[str, Program]:
+def align_programs(task: AlignmentTask, lists: Mapping[str, TableKeys], **how: Mapping[str, Any]) -> dict[str, Program]:
     """Every role of an alignment; ``how`` says by owner what else it holds, as ``known={"bank": token}``."""
 
     def owner(name: str) -> Program:
@@ -248,17 +249,17 @@ def align_programs(task: Aligning, lists: Mapping[str, Keys], **how: Mapping[str
 
 def align_task(
     owners: Sequence[str], seats: Sequence[str] | None = None, keys: Sequence[Key] = (Key("id"),), **settings: Any
-) -> Aligning:
+) -> AlignmentTask:
     """An alignment by one id, unless other keys are given."""
-    return Aligning(trust_of(owners, seats), tuple(keys), **settings)
+    return AlignmentTask(trust_of(owners, seats), tuple(keys), **settings)
 
 
 def exchange_task(method: str = "alternating", owners: Sequence[str] = ("bank", "shop"), **changes: Any) -> Exchange:
     """Two epochs of messages about forty people with two columns of each owner; nobody holds shares."""
     alternating = method == "alternating"
     given: dict[str, Any] = {
-        "blocks": tuple(Block(name, ("u", "v"), 1.0) for name in owners),
-        "sides": tuple(Side(name, 0.05, 1.0, 0.7) for name in owners),
+        "blocks": tuple(ColumnBlock(name, ("u", "v"), 1.0) for name in owners),
+        "sides": tuple(ExchangeSide(name, 0.05, 1.0, 0.7) for name in owners),
         "active": owners[0],
         "family": family_for("logistic", flag()),
         "trust": Trust(tuple(owners), (), 0),
@@ -273,18 +274,18 @@ def exchange_task(method: str = "alternating", owners: Sequence[str] = ("bank", 
     return Exchange(**given | changes)
 
 
-def kept_scores_task(*senders: Sender, rows_at_most: int = 100, **changes: Any) -> KeptScoresTask:
+def kept_scores_task(*senders: ScoreSender, rows_at_most: int = 100, **changes: Any) -> KeptScoresTask:
     """Scores of new people for ``left`` by weights that the others kept."""
-    found = senders or (Sender("right", 3, 2.0, 1.5, 0.25),)
+    found = senders or (ScoreSender("right", 3, 2.0, 1.5, 0.25),)
     trust = Trust(("left", *(sender.owner for sender in found)), (), 0)
     return KeptScoresTask(trust, "left", found, rows_at_most, **changes)
 
 
-def levels_task(**changes: Any) -> Levels:
+def levels_task(**changes: Any) -> QuantisedAnswers:
     """Levels of two of three others' parts, for ``left``."""
     asked = (Respondent("mid", (-64, 64)), Respondent("right", (0,)))
     trust = Trust(("left", "mid", "other", "right"), (), 0)
-    return replace(Levels(trust, "left", asked, gamma=256, rows_at_most=100), **changes)
+    return replace(QuantisedAnswers(trust, "left", asked, gamma=256, rows_at_most=100), **changes)
 
 
 # --- rows for a task
@@ -310,8 +311,10 @@ def integers(task: Any, tables: Mapping[str, Array]) -> dict[str, Array]:
 
 def nearest(patch: pytest.MonkeyPatch) -> None:
     """Round without coins."""
-    patch.setattr(rounding, "stochastic_round", lambda values, stream: np.rint(values))
-    patch.setattr(rules, "_digest", cache(rules._digest.__wrapped__))  # or others would be told these rules later
+    patch.setattr(local_mechanisms, "stochastic_round", lambda values, stream: np.rint(values))
+    patch.setattr(
+        compatibility, "_digest", cache(compatibility._digest.__wrapped__)
+    )  # or others would be told these rules later
 
 
 def no_noise(patch: pytest.MonkeyPatch) -> None:
@@ -361,7 +364,7 @@ Log = dict[tuple[str, str], list[tuple[str, dict[str, Any]]]]
 
 
 def outcomes(
-    task: Playable,
+    task: RunnableTask,
     programs: Mapping[str, Program],
     *,
     log: Log | None = None,
@@ -369,15 +372,15 @@ def outcomes(
     mute: Collection[str] = (),
     wrap: Callable[[str, str, Any], Any] | None = None,
     **room_settings: Any,
-) -> dict[str, Played[Any] | BaseException]:
+) -> dict[str, RunResult[Any] | BaseException]:
     """Everybody's part in a thread, over channels: what it has in hand in the end, or why it has nothing.
 
     ``progress`` is called with the name before the step; whoever is ``mute`` leaves without a word. ``wrap`` makes
     another channel of one, by whose it is and to whom it goes.
     """
-    room = Room(programs, **room_settings)
+    room = InMemoryNetwork(programs, **room_settings)
 
-    def part(name: str) -> Played[Any] | BaseException:
+    def part(name: str) -> RunResult[Any] | BaseException:
         place, watched = room.place(name), []
         real = place.channel
 
@@ -401,7 +404,7 @@ def outcomes(
         if name in mute:
             place.abort = lambda reason: None
         try:
-            return play(place, task, program, lambda *step: progress(name, *step))
+            return run_role(place, task, program, lambda *step: progress(name, *step))
         except BaseException as error:
             return error
 
@@ -409,7 +412,7 @@ def outcomes(
         return dict(zip(programs, pool.map(part, programs), strict=True))
 
 
-def results(task: Playable, programs: Mapping[str, Program], **how: Any) -> dict[str, Any]:
+def results(task: RunnableTask, programs: Mapping[str, Program], **how: Any) -> dict[str, Any]:
     """The same where all must succeed: everybody's result, or the first error that is not about somebody else's."""
     ended = outcomes(task, programs, **how)
     errors = [found for found in ended.values() if isinstance(found, BaseException)]

@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.cli.console import whose
-from colonnade.console.serve import access_of, read_address, sign_in_address
+from colonnade.cli.console_commands import whose
+from colonnade.console.server import access_control_of, read_address, sign_in_address
 from colonnade.errors import ConnectError
+from colonnade.federation.agent_store import AgentStore, ProposedStudy
+from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.members import FederationMembers
+from colonnade.federation.proposal_writer import make_proposal, parse_deadline
+from colonnade.federation.statements import Proposal
 from colonnade.privacy import Ledger
-from colonnade.standing.federation import Members
-from colonnade.standing.line import Line
-from colonnade.standing.office import Entry, Office
-from colonnade.standing.proposal import Proposal
-from colonnade.standing.proposing import deadline_of, proposal_of
 from colonnade.study import PartyConfig
-from colonnade.study.console_part import Role
+from colonnade.study.party_file import ConsoleRole
 from colonnade.wire import Identity
 from tests.support.ports import free_port
 from tests.support.waiting import until
@@ -66,15 +66,15 @@ class Standing:
     def identity(self, name: str = ANALYST) -> Identity:
         return Identity.load(self.key(name), self.key(name).with_suffix(".crt"))
 
-    def members(self, name: str = ANALYST) -> Members:
+    def members(self, name: str = ANALYST) -> FederationMembers:
         """The federation as a member knows it."""
-        return Members.load(self.of(name) / "FEDERATION.toml")
+        return FederationMembers.load(self.of(name) / "FEDERATION.toml")
 
     def config(self, party: str) -> PartyConfig:
         return PartyConfig.load(self.file(party))
 
-    def office(self, party: str) -> Office:
-        return Office(self.of(party) / "agent")
+    def office(self, party: str) -> AgentStore:
+        return AgentStore(self.of(party) / "agent")
 
     def ledger(self, party: str) -> list[str]:
         """The states of the entries in a party's ledger."""
@@ -90,7 +90,7 @@ class Standing:
         return path
 
     def proposal(self, study: Path | None = None, purpose: str = "to know", until: str = "1d") -> Proposal:
-        return proposal_of(study or self.study, self.members(), ANALYST, purpose, deadline_of(until))[0]
+        return make_proposal(study or self.study, self.members(), ANALYST, purpose, parse_deadline(until))[0]
 
     def change(self, name: str, old: str, new: str) -> None:
         path = self.file(name)
@@ -143,7 +143,7 @@ class Standing:
         return until(lambda: self._proposed(proposal), "the hub to take a proposal")
 
     def _proposed(self, proposal: Proposal) -> str | None:
-        with suppress(ConnectError), Line(self.members(), self.identity()) as line:
+        with suppress(ConnectError), FederationClient(self.members(), self.identity()) as line:
             return str(line.tell(proposal)["id"])
         return None
 
@@ -173,14 +173,14 @@ class Standing:
         return proposed
 
     def told(self) -> dict[str, Mapping[str, Any]]:
-        with Line(self.members(), self.identity()) as line:
+        with FederationClient(self.members(), self.identity()) as line:
             return {study["id"]: study for study in line.studies()}
 
-    def link(self, name: str, role: Role = "approver") -> str:
+    def link(self, name: str, role: ConsoleRole = "approver") -> str:
         """A link that signs one person in at the console of a party or of the hub, as the command makes it."""
         folder, part = whose(self.file(name))
         address = until(lambda: read_address(folder) if self._serves(name) else None, f"the console of {name}")
-        access = access_of(folder, part, dict, part.address[1])
+        access = access_control_of(folder, part, dict, part.address[1])
         return sign_in_address(address, access.link("pat", role))
 
     def _serves(self, name: str) -> bool:
@@ -193,7 +193,7 @@ class Standing:
     def state(self, party: str, id: str) -> str | None:
         return next((entry.state for entry in self.office(party).entries() if entry.id == id), None)
 
-    def wait(self, party: str, id: str, *states: str) -> Entry:
+    def wait(self, party: str, id: str, *states: str) -> ProposedStudy:
         def look() -> bool:
             self.check_alive()
             return self.state(party, id) in states
@@ -206,7 +206,7 @@ class Standing:
             raise AssertionError(f"{error}; now {said}\n{logs}") from None
         return self.office(party).entry(id)
 
-    def wait_all(self, id: str, *states: str) -> dict[str, Entry]:
+    def wait_all(self, id: str, *states: str) -> dict[str, ProposedStudy]:
         """The same at every party."""
         return {party: self.wait(party, id, *states) for party in PARTIES}
 
@@ -319,7 +319,7 @@ def make(
     keys = {name: Identity.create(name) for name in ROLES}
     certificates = {name: key.certificate for name, key in keys.items()}
     address = f"127.0.0.1:{ports[HUB]}"
-    members = Members(called, address, certificates, ROLES, None, folder / "FEDERATION.toml")  # type: ignore[arg-type]
+    members = FederationMembers(called, address, certificates, ROLES, None, folder / "FEDERATION.toml")  # type: ignore[arg-type]
     for name, key in keys.items():
         (folder / name).mkdir()
         key.save(folder / name)

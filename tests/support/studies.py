@@ -318,7 +318,7 @@ class Trial:
         return json.loads((self.out(name) / "run.json").read_text())
 
     def spent(self, name: str) -> float:
-        return Ledger(self.folder / name / "ledger.sqlite").spent(Observer.analyst(), 1e-5)
+        return Ledger(self.folder / name / "ledger.sqlite").epsilon_spent(Observer.analyst(), 1e-5)
 
     def states(self, name: str) -> list[str]:
         return [entry.state for entry in Ledger(self.folder / name / "ledger.sqlite").entries()]

@@ -15,18 +15,18 @@ from colonnade.tables import (
     Number,
     Schema,
     category,
-    dictionary,
+    data_dictionary,
     encode_columns,
+    find_violations,
     flag,
-    impossible_codes,
-    joint_rules,
+    forbidden_codes,
+    joint_constraints,
     number,
     read_table,
-    violations,
 )
-from colonnade.tables.coding import Coding, coding_of, decode_codes, joint_names
-from colonnade.tables.densities import Density
-from colonnade.testing.seeded import seeded
+from colonnade.tables.bins import Density
+from colonnade.tables.coding import Coding, build_coding, decode_codes, joint_names
+from colonnade.testing import seeded
 from tests.support import strategies
 from tests.support.errors import refused
 
@@ -47,11 +47,11 @@ def recoded(coding: Coding, table: pa.Table) -> Any:
 
 
 def edges(column: Number, bins: Any) -> Any:
-    return coding_of(Schema({"a": column}), bins).columns[0].edges
+    return build_coding(Schema({"a": column}), bins).columns[0].edges
 
 
 def test_each_kind_of_column_has_its_codes() -> None:
-    coding = coding_of(PEOPLE, {"age": [18, 65], "income": 4})
+    coding = build_coding(PEOPLE, {"age": [18, 65], "income": 4})
     assert coding.sizes == (4, 3, 2, 4)
     assert coding.columns[0].labels == ("0 to 17", "18 to 64", "65 to 120", "(missing)")
     assert [column.missing for column in coding.columns] == [3, 2, None, None]
@@ -61,7 +61,7 @@ def test_each_kind_of_column_has_its_codes() -> None:
         "smoker": [False, True, False, False, True, True, True],
         "income": [0.0, 30.0, 31.0, 999.0, 1001.0, 1e6, 1e9],
     }
-    codes = coding.rows(read_table(pa.table(cells), PEOPLE, id=None)).matrix()
+    codes = coding.code_rows(read_table(pa.table(cells), PEOPLE, id=None)).matrix()
     assert codes.T.tolist() == [
         [0, 1, 1, 2, 2, 3, 2],
         [0, 1, 2, 0, 1, 0, 0],
@@ -73,14 +73,14 @@ def test_each_kind_of_column_has_its_codes() -> None:
 def test_coded_rows_are_what_a_protocol_reads() -> None:
     cells = {"who": ["b", "a", "c"], "a": [0.0, 1.0, 2.0], "b": [True, True, False]}
     schema = Schema({"a": number(0, 2), "b": flag()}, clip=0.25)
-    rows = coding_of(schema, 2).rows(read_table(pa.table(cells), schema, id="who").sorted_by_id())
+    rows = build_coding(schema, 2).code_rows(read_table(pa.table(cells), schema, id="who").sorted_by_id())
     assert (list(rows.ids), rows.places, len(rows)) == (["a", "b", "c"], None, 3)
     assert np.vstack(list(rows.blocks(2))).tolist() == rows.matrix().tolist() == [[1, 1], [0, 1], [1, 0]]
-    refused(DataError, "DA137", coding_of(schema.without(["b"]), 2).rows, rows.table)
+    refused(DataError, "DA137", build_coding(schema.without(["b"]), 2).code_rows, rows.table)
     # A mapped misfit has the first code unless cells may be missing.
     schema = Schema({"a": category(["x", "y"]), "b": category(["x", "y"], missing="none"), "c": number(0, 4)})
     cells = {"a": ["q", "y"], "b": ["q", "y"], "c": ["q", "3"]}
-    rows = coding_of(schema, 4).rows(read_table(pa.table(cells), schema, id=None, misfits="map"))
+    rows = build_coding(schema, 4).code_rows(read_table(pa.table(cells), schema, id=None, misfits="map"))
     assert rows.matrix().tolist() == [[0, 2, 2], [1, 1, 3]]
 
 
@@ -104,7 +104,7 @@ def test_whole_numbers_get_at_most_one_bin_each_and_edges_cut_the_range_with_or_
 
 
 def test_an_edge_given_twice_is_a_bin_of_one_value_and_an_edge_belongs_to_the_upper_bin() -> None:
-    coding = coding_of(Schema({"a": number(0, 10)}), {"a": [0, 0, 5, 5, 10, 10]})
+    coding = build_coding(Schema({"a": number(0, 10)}), {"a": [0, 0, 5, 5, 10, 10]})
     assert coding.columns[0].labels == ("0", "0 to below 5", "5", "5 to below 10", "10")
     cells = pa.table({"a": [0.0, 1e-9, 4.999, 5.0, 5.001, 9.999, 10.0]})
     assert recoded(coding, cells)[:, 0].tolist() == [0, 1, 1, 2, 3, 3, 4]
@@ -113,7 +113,7 @@ def test_an_edge_given_twice_is_a_bin_of_one_value_and_an_edge_belongs_to_the_up
     assert ((drawn[1] > 0) & (drawn[1] < 5) & (drawn[3] > 5) & (drawn[3] < 10)).all()
     shares = np.array([0.1, 0.2, 0.3, 0.7])
     for transform in ("none", "log1p"):
-        coding = coding_of(Schema({"a": number(0, 1, transform=transform)}), {"a": shares.tolist()})
+        coding = build_coding(Schema({"a": number(0, 1, transform=transform)}), {"a": shares.tolist()})
         cells = pa.table({"a": np.concatenate([shares, np.nextafter(shares, 0) - 1e-15, [0.0, 1.0]])})
         assert recoded(coding, cells)[:, 0].tolist() == [1, 2, 3, 4, 0, 1, 2, 3, 0, 4]
 
@@ -135,7 +135,7 @@ def binned(draw: st.DrawFn) -> tuple[Any, Any]:
 @given(st.lists(binned(), min_size=1, max_size=4), st.integers(0, 40), st.booleans(), st.integers(0, 255))
 def test_codes_survive_the_table(chosen: list[tuple[Any, Any]], rows: int, shaped: bool, seed: int) -> None:
     schema = Schema({f"c{place}": column for place, (column, _) in enumerate(chosen)}, clip=0.3)
-    coding = coding_of(schema, {f"c{place}": bins for place, (_, bins) in enumerate(chosen) if bins is not None})
+    coding = build_coding(schema, {f"c{place}": bins for place, (_, bins) in enumerate(chosen) if bins is not None})
     chance = np.random.default_rng(seed)
     codes = np.column_stack([chance.integers(0, size, rows) for size in coding.sizes])
     masses = [chance.dirichlet(np.full(size, 0.3)) for size in coding.sizes] if shaped else None
@@ -168,9 +168,9 @@ def test_codes_survive_the_table(chosen: list[tuple[Any, Any]], rows: int, shape
     ],
 )
 def test_bins_that_make_no_sense(bins: Any, said: Any) -> None:
-    refused(SchemaError, said, coding_of, Schema({"a": number(0, 10)}), {"a": bins})
+    refused(SchemaError, said, build_coding, Schema({"a": number(0, 10)}), {"a": bins})
     for name, *words in (("city", "SC015", "city", "category"), ("agee", "SC071", "agee", "'age'")):
-        refused(SchemaError, words, coding_of, PEOPLE, {name: 3})
+        refused(SchemaError, words, build_coding, PEOPLE, {name: 3})
 
 
 NOUGHTS = np.zeros((2, 4), dtype=np.int64)
@@ -189,7 +189,7 @@ NOUGHTS = np.zeros((2, 4), dtype=np.int64)
     ],
 )
 def test_codes_that_cannot_be_decoded(codes: Any, densities: Any, said: Any) -> None:
-    refused(DataError, said, decode_codes, {"clinic": coding_of(PEOPLE, 4)}, codes, seeded(0), densities)
+    refused(DataError, said, decode_codes, {"clinic": build_coding(PEOPLE, 4)}, codes, seeded(0), densities)
 
 
 # --- densities within bins
@@ -200,7 +200,7 @@ masses = st.floats(0, 1) | st.sampled_from([0.0, 1e-12, 1.0])
 
 def drawn(column: Number, bins: object, probabilities: list[float], rows: int) -> Any:
     """Numbers of one column whose codes have these probabilities, as a table of made-up people has them."""
-    coding = coding_of(Schema({"a": column}), {"a": bins})
+    coding = build_coding(Schema({"a": column}), {"a": bins})
     codes = np.repeat(np.arange(len(probabilities)), np.rint(np.array(probabilities) * rows).astype(int))
     return decode_codes({"p": coding}, codes[:, None], seeded(0), [np.array(probabilities)])["a"].to_numpy()
 
@@ -216,13 +216,13 @@ def test_masses_are_kept_and_draws_lie_in_their_bins_and_ascend_with_the_share(
 ) -> None:
     count = len(bins)
     ends, given_masses = np.cumsum([0.0, *(width for width, _, _ in bins)]), np.array([mass for _, mass, _ in bins])
-    density = Density.of(ends, given_masses, np.array([apart for _, _, apart in bins]))
+    density = Density.from_masses(ends, given_masses, np.array([apart for _, _, apart in bins]))
     assert (np.concatenate([density.left, density.middle, density.right]) >= 0).all()
     counted = np.array([mass > 0 and not apart for _, mass, apart in bins])
     np.testing.assert_allclose(density.masses[counted], given_masses[counted], rtol=1e-9)
     joined = counted[:-1] & counted[1:]
     np.testing.assert_array_equal(density.right[:-1][joined], density.left[1:][joined])
-    density = Density.of(ends, given_masses, np.zeros(count, dtype=bool))
+    density = Density.from_masses(ends, given_masses, np.zeros(count, dtype=bool))
     low, high = (density.draw(np.arange(count), np.full(count, share)) for share in sorted((one, other)))
     assert ((low >= ends[:-1]) & (high <= ends[1:]) & (low <= high + 1e-12 * ends[-1])).all()
     np.testing.assert_array_equal(density.draw(np.arange(count), np.zeros(count)), ends[:-1])
@@ -251,7 +251,7 @@ def test_draws_follow_slopes_across_bins_and_whole_numbers_share_the_mass_of_the
 def test_neither_units_nor_rare_bins_matter_and_a_bin_without_mass_is_drawn_from_evenly(
     size: float, mass: float
 ) -> None:
-    density = Density.of(size * np.array([0.0, 1.0, 2.0]), np.array([mass, 1.0]), np.zeros(2, dtype=bool))
+    density = Density.from_masses(size * np.array([0.0, 1.0, 2.0]), np.array([mass, 1.0]), np.zeros(2, dtype=bool))
     if mass == 0:
         found = density.draw(np.array([0, 0, 0]), np.array([0.25, 0.5, 0.75])) / size
         assert found == pytest.approx([0.25, 0.5, 0.75])
@@ -272,13 +272,13 @@ SCHEMAS = {
     "shop": Schema({"age": number(0, 99), "city": category(["A", "B"], missing="none")}),
 }
 CODINGS = {
-    "bank": coding_of(SCHEMAS["bank"], {"age": [10, 18, 60]}),
-    "shop": coding_of(SCHEMAS["shop"], {"age": [0, 0, 50]}),
+    "bank": build_coding(SCHEMAS["bank"], {"age": [10, 18, 60]}),
+    "shop": build_coding(SCHEMAS["shop"], {"age": [0, 0, 50]}),
 }
 
 
 def test_rules_within_and_across_parties_name_the_columns_of_the_joint_table() -> None:
-    rules = joint_rules(SCHEMAS, ["bank.loan = true and shop.city = missing", "shop.age < 50 and bank.age >= 60"])
+    rules = joint_constraints(SCHEMAS, ["bank.loan = true and shop.city = missing", "shop.age < 50 and bank.age >= 60"])
     assert list(map(str, rules)) == [
         "bank.age < 18 and loan = true",
         "loan = true and city = missing",
@@ -286,16 +286,16 @@ def test_rules_within_and_across_parties_name_the_columns_of_the_joint_table() -
     ]
     cells = {"bank.age": [17, 18, 70], "loan": [True, True, False], "shop.age": [0.0, 9.0, 20.0]}
     table = pa.table({**cells, "city": ["A", None, "B"]})
-    assert [rule.broken(table).tolist() for rule in rules] == np.eye(3, dtype=bool).tolist()
-    assert violations(rules, table).all()
+    assert [rule.find_violations(table).tolist() for rule in rules] == np.eye(3, dtype=bool).tolist()
+    assert find_violations(rules, table).all()
     for rule, said in (
         ("age < 3", ("SC056", "age")),
         ("bnak.age < 3", ("SC056", "bank.age")),
         ("bank.loan = 3", ("SC063", "bank.loan")),
     ):
-        refused(StudyError, said, joint_rules, SCHEMAS, [rule])
+        refused(StudyError, said, joint_constraints, SCHEMAS, [rule])
     # Codes that are impossible as a whole
-    boxes = impossible_codes(rules, CODINGS)
+    boxes = forbidden_codes(rules, CODINGS)
     assert [box.columns for box in boxes] == [(0, 1), (1, 3), (0, 2)]
     assert [[mask.astype(int).tolist() for mask in box.marked] for box in boxes] == [
         [[1, 1, 0, 0, 0], [0, 1]],
@@ -303,9 +303,9 @@ def test_rules_within_and_across_parties_name_the_columns_of_the_joint_table() -
         [[0, 0, 0, 1, 0], [1, 1, 0]],
     ]
     codes = np.array([[1, 1, 0, 0], [2, 1, 0, 2], [3, 0, 1, 0], [3, 0, 2, 0]])
-    assert [box.holds(codes).tolist() for box in boxes] == np.eye(3, 4, dtype=bool).tolist()
+    assert [box.contains(codes).tolist() for box in boxes] == np.eye(3, 4, dtype=bool).tolist()
     # A rule that cuts through the only bin that it could hold in makes no code impossible as a whole.
-    assert impossible_codes(joint_rules(SCHEMAS, ["bank.age < 5 and bank.loan = false"])[1:], CODINGS) == ()
+    assert forbidden_codes(joint_constraints(SCHEMAS, ["bank.age < 5 and bank.loan = false"])[1:], CODINGS) == ()
 
 
 @settings(deadline=None, max_examples=100)
@@ -324,17 +324,17 @@ def test_rules_within_and_across_parties_name_the_columns_of_the_joint_table() -
 )
 def test_every_row_of_an_impossible_code_breaks_the_rule(comparisons: list[Any], more: str, seed: int) -> None:
     text = " and ".join(f"{name} {operator} {value}" for name, operator, value in comparisons) + more
-    rules = joint_rules(SCHEMAS, [text])[1:]
+    rules = joint_constraints(SCHEMAS, [text])[1:]
     chance = np.random.default_rng(seed)
     sizes = [size for coding in CODINGS.values() for size in coding.sizes]
     codes = np.column_stack([chance.integers(0, size, 200) for size in sizes])
-    broken = violations(rules, decode_codes(CODINGS, codes, seeded(seed)))
-    for box in impossible_codes(rules, CODINGS):
-        assert broken[box.holds(codes)].all()
+    broken = find_violations(rules, decode_codes(CODINGS, codes, seeded(seed)))
+    for box in forbidden_codes(rules, CODINGS):
+        assert broken[box.contains(codes)].all()
 
 
 def test_the_dictionary_describes_every_column_in_plain_values() -> None:
-    found = json.loads(json.dumps(dictionary(CODINGS)))
+    found = json.loads(json.dumps(data_dictionary(CODINGS)))
     assert found[0] == {
         "name": "bank.age",
         "party": "bank",

@@ -14,13 +14,23 @@ import pytest
 
 from colonnade import Synthesizer
 from colonnade.errors import DataError, SchemaError
-from colonnade.models.onnx_graph import Graph, encoded
-from colonnade.tables import Schema, coding_of, decode, decode_codes, dictionary, number, parse, read_table, toml
-from colonnade.tables.centred import Centred
+from colonnade.models.onnx_export import OnnxGraph, encode_columns
+from colonnade.tables import (
+    Schema,
+    build_coding,
+    cell_parsing,
+    data_dictionary,
+    decode,
+    decode_codes,
+    number,
+    read_table,
+    schema as toml,
+)
+from colonnade.tables.centring import ColumnCentring
 from colonnade.tables.columns import REFUSE, Column
-from colonnade.tables.survey import survey
-from colonnade.tables.typed import Typing
-from colonnade.testing.seeded import seeded
+from colonnade.tables.encoding import CellTyping
+from colonnade.tables.profiling import profile_table
+from colonnade.testing import seeded
 from tests.support.errors import refused
 from tests.support.federations import federation
 
@@ -57,15 +67,15 @@ class Grade(Column):
     def classes(self) -> tuple[str, ...]:
         return self.grades
 
-    def read(self, cells: Any, place: parse.Place) -> tuple[Any, parse.Mask]:
-        return parse.codes(cells, self.grades, place)
+    def read(self, cells: Any, place: cell_parsing.CellLocation) -> tuple[Any, cell_parsing.Mask]:
+        return cell_parsing.parse_codes(cells, self.grades, place)
 
-    def write(self, values: Any, gone: parse.Mask, out: Any) -> int:
+    def write(self, values: Any, gone: cell_parsing.Mask, out: Any) -> int:
         values[gone] = 0 if self.missing == REFUSE else self.grades.index(self.missing)
         out[:, 0] = values / (len(self.grades) - 1)
         return 0
 
-    def decode(self, encoded: Any, place: parse.Place, stream: Any) -> Any:
+    def decode(self, encoded: Any, place: cell_parsing.CellLocation, stream: Any) -> Any:
         return self.cells(self.codes(encoded))
 
     def describe_values(self) -> str:
@@ -116,11 +126,11 @@ def test_a_file_is_read_encoded_and_decoded(tmp_path: Path, on_disk: bool) -> No
     assert back["school"].to_pylist() == people()["school"].to_pylist()
     assert set(matrix[:, 1]) == {0, 0.25, 0.5, 0.75, 1}
     assert table.sorted_by_id().report.rows == ROWS
-    typing = Typing(schema)
-    cells, _ = typing.typed(
+    typing = CellTyping(schema)
+    cells, _ = typing.type_cells(
         people().select(["age", "school"]), source="table", numbers=np.arange(1, ROWS + 1), misfits="map"
     )
-    assert typing.readable(cells)["school"].to_pylist() == people()["school"].to_pylist()
+    assert typing.restore_cells(cells)["school"].to_pylist() == people()["school"].to_pylist()
 
 
 def test_cells_that_it_does_not_know_are_refused_or_mapped() -> None:
@@ -136,32 +146,36 @@ def test_cells_that_it_does_not_know_are_refused_or_mapped() -> None:
 
 def test_it_has_codes_words_bars_and_rules(tmp_path: Path) -> None:
     schema = Schema.from_toml(TOML)
-    coding = coding_of(schema, {"age": 4})
+    coding = build_coding(schema, {"age": 4})
     assert coding.sizes == (4, 5)
-    codes = coding.rows(read_table(people(), schema)).matrix()
+    codes = coding.code_rows(read_table(people(), schema)).matrix()
     table = decode_codes({"school": coding}, codes, seeded(1))
     assert table["school"].to_pylist() == people()["school"].to_pylist()
-    assert dictionary({"school": coding})[1]["values"] == ["F", "D", "C", "B", "A"]
-    refused(SchemaError, ("SC015", "grade"), coding_of, schema, {"school": 3})
-    found = survey(written(tmp_path), schema).columns[1]
-    assert found.says == "a grade from F to A; a missing cell is mapped"
+    assert data_dictionary({"school": coding})[1]["values"] == ["F", "D", "C", "B", "A"]
+    refused(SchemaError, ("SC015", "grade"), build_coding, schema, {"school": 3})
+    found = profile_table(written(tmp_path), schema).columns[1]
+    assert found.summary == "a grade from F to A; a missing cell is mapped"
     assert (found.labels, sum(found.bars)) == (("F", "D", "C", "B", "A"), ROWS)
     (rule,) = schema.impossible
-    assert rule.broken(pa.table({"age": [10, 10, 30], "school": ["A", "B", "A"]})).tolist() == [True, False, False]
-    assert rule.can_be_met("school", schema.columns["school"])
+    assert rule.find_violations(pa.table({"age": [10, 10, 30], "school": ["A", "B", "A"]})).tolist() == [
+        True,
+        False,
+        False,
+    ]
+    assert rule.is_satisfiable("school", schema.columns["school"])
     refused(SchemaError, ("SC063", "grade"), Schema.from_toml, TOML.replace("school = A", "school = Z"))
 
 
 def test_it_is_centred_bounded_and_exported() -> None:
     schema = Schema.from_toml(TOML)
-    centred = Centred(schema)
-    rows = centred.rows(read_table(people(), schema)).matrix()
+    centred = ColumnCentring(schema)
+    rows = centred.centre_rows(read_table(people(), schema)).matrix()
     assert (np.linalg.norm(rows, axis=1) <= centred.clip).all()
     assert centred.middle.tolist() == [0.0, 0.5]
     pytest.importorskip("onnx")
-    graph = Graph()
-    graph.output(encoded(graph, "school", schema), "rows", ["rows", 2])
-    assert graph.packed("rows", {})
+    graph = OnnxGraph()
+    graph.output(encode_columns(graph, "school", schema), "rows", ["rows", 2])
+    assert graph.pack("rows", {})
 
 
 def test_models_learn_from_it_without_a_word_about_it() -> None:

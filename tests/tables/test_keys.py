@@ -16,10 +16,20 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import DataError, SchemaError, StudyError
-from colonnade.tables import Key, KeyColumn, KeyPlan, Keys, Schema, Table, flag, key_columns, read_table
-from colonnade.tables.normal import BLANKS, Accents, Blanks, Case, Form
-from colonnade.tables.parse import Place
-from colonnade.tables.unassigned import _EDGES, UNICODE, between_unassigned, has_unassigned, unassigned
+from colonnade.tables import Key, KeyColumn, KeyPlan, Schema, Table, TableKeys, flag, key_columns, read_table
+from colonnade.tables.cell_parsing import CellLocation
+from colonnade.tables.keys import (
+    _EDGES,
+    BLANKS,
+    UNICODE_VERSION,
+    Accents,
+    Blanks,
+    Case,
+    UnicodeForm,
+    apply_between_unassigned,
+    has_unassigned,
+    is_unassigned,
+)
 from tests.support.errors import refused
 
 SCHEMA = Schema({"smoker": flag()})
@@ -41,13 +51,15 @@ def table(plan: KeyPlan | None = None, id: str | None = None, **columns: Any) ->
     return read_table(pa.table({**cells, "smoker": [1] * rows}), SCHEMA, id=id, keys=plan)
 
 
-def keys(plan: KeyPlan | None = None, **columns: Any) -> Keys:
+def keys(plan: KeyPlan | None = None, **columns: Any) -> TableKeys:
     return table(plan, **columns).keys
 
 
 def one(key: Key, cells: Any, format: str | None = None) -> list[str | None]:
     array = cells if isinstance(cells, pa.Array) else pa.array(cells)
-    found: list[str | None] = key.normalise(array, Place("bank", "k", np.arange(1, len(array) + 1)), format).to_pylist()
+    found: list[str | None] = key.normalise(
+        array, CellLocation("bank", "k", np.arange(1, len(array) + 1)), format
+    ).to_pylist()
     return found
 
 
@@ -80,7 +92,7 @@ def test_every_white_space_is_a_blank() -> None:
         [
             Key("k", unicode=form, accents=accents, case=case, blanks=blanks)
             for form, accents, case, blanks in product(
-                get_args(Form), get_args(Accents), get_args(Case), get_args(Blanks)
+                get_args(UnicodeForm), get_args(Accents), get_args(Case), get_args(Blanks)
             )
         ]
     ),
@@ -352,10 +364,10 @@ def test_the_table_is_that_of_the_version_it_names() -> None:
     empty = {char for char in EVERY if unicodedata.category(char) == "Cn"}
     assert held >= empty
     assert len(held) == 829_834
-    if unicodedata.unidata_version == UNICODE:
+    if unicodedata.unidata_version == UNICODE_VERSION:
         assert held == empty
     edges = {edge + step for edge in _EDGES[:-1] for step in (-1, 0)}
-    assert all(unassigned(chr(code)) is (chr(code) in held) for code in edges)
+    assert all(is_unassigned(chr(code)) is (chr(code) in held) for code in edges)
 
 
 def test_no_rule_touches_what_has_no_entry() -> None:
@@ -365,18 +377,20 @@ def test_no_rule_touches_what_has_no_entry() -> None:
         assert one(Key("k"), [around]) == [f"é{char}\u0301K"]
         assert one(STRONGEST, [around]) == [f"e{char}k"]
     assert not has_unassigned("Größe 각 \U0001f600")
-    assert between_unassigned(str.upper, "ab\u0378c") == "AB\u0378C"
+    assert apply_between_unassigned(str.upper, "ab\u0378c") == "AB\u0378C"
 
 
 def test_what_has_an_entry_follows_the_standard_library() -> None:
-    known = [char for char in EVERY[:0x12000] if not unassigned(char)]
+    known = [char for char in EVERY[:0x12000] if not is_unassigned(char)]
     assert one(Key("k", blanks="keep"), known) == [unicodedata.normalize("NFC", char) for char in known]
 
 
 def test_texts_with_later_characters_end_as_in_unicode_14() -> None:
     """Piece by piece is the same as at once: compared where Python itself has that version."""
-    if unicodedata.unidata_version != UNICODE:
-        pytest.skip(f"this Python has Unicode {unicodedata.unidata_version}, and the comparison needs {UNICODE}")
+    if unicodedata.unidata_version != UNICODE_VERSION:
+        pytest.skip(
+            f"this Python has Unicode {unicodedata.unidata_version}, and the comparison needs {UNICODE_VERSION}"
+        )
     texts = [f"{a}{new}{b}{c}" for new in LATER for a in "eq\u1100" for b in "\u0301\u1161" for c in "\u0323x"]
     assert one(Key("k", blanks="keep"), texts) == [unicodedata.normalize("NFC", text) for text in texts]
     folded = Key("k", unicode="NFKC", case="fold", blanks="keep")

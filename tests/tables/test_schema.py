@@ -19,22 +19,22 @@ from colonnade.tables import (
     Column,
     Days,
     Schema,
+    build_coding,
     category,
-    coding_of,
     date,
     decode,
     decode_codes,
     draft_schema,
     encode_columns,
+    find_violations,
     flag,
     number,
     read_table,
-    violations,
 )
-from colonnade.tables.centred import Centred
+from colonnade.tables.centring import ColumnCentring
+from colonnade.tables.coding import data_dictionary, forbidden_codes, joint_constraints
 from colonnade.tables.dates import MONTHS, WEEKDAYS, Date
-from colonnade.tables.joint import dictionary, impossible_codes, joint_rules
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from tests.support import strategies
 from tests.support.errors import refused
 
@@ -226,18 +226,18 @@ TABLE = pa.table(
 )
 def test_rows_that_break_a_rule(rule: str, broken: list[bool]) -> None:
     schema = Schema(COLUMNS, impossible=[rule])
-    assert violations(schema.impossible, TABLE).tolist() == broken
+    assert find_violations(schema.impossible, TABLE).tolist() == broken
     again = Schema.from_toml(schema.to_toml())
     assert again == schema
-    assert violations(again.impossible, TABLE).tolist() == broken
+    assert find_violations(again.impossible, TABLE).tolist() == broken
 
 
 def test_any_of_several_rules_and_none_and_they_go_with_their_columns() -> None:
     schema = Schema(COLUMNS, impossible=["age < 16", "city = missing", "age  <  16"])
     assert list(map(str, schema.impossible)) == ["age < 16", "city = missing"]
-    assert violations(schema.impossible, TABLE).tolist() == [True, True, False, False]
-    assert violations((), TABLE).tolist() == [False] * 4
-    assert violations(schema.impossible, TABLE.slice(0, 0)).tolist() == []
+    assert find_violations(schema.impossible, TABLE).tolist() == [True, True, False, False]
+    assert find_violations((), TABLE).tolist() == [False] * 4
+    assert find_violations(schema.impossible, TABLE.slice(0, 0)).tolist() == []
     schema = Schema(COLUMNS, impossible=["age < 16 and pays = true", "city = A and age > 100"])
     assert list(map(str, schema.select(["age", "city"]).impossible)) == ["city = A and age > 100"]
     assert schema.without(["age"]).impossible == ()
@@ -513,7 +513,7 @@ def test_bounds_are_those_of_numbers_and_categories() -> None:
     plain = Schema({"d": number(0, SPAN, whole=True), "m": category(MONTHS), "w": category(WEEKDAYS)})
     assert dated.max_norm == plain.max_norm
     for norm in ("l2", "l1"):
-        one, other = Centred(dated, None, norm), Centred(plain, None, norm)  # type: ignore[arg-type]
+        one, other = ColumnCentring(dated, None, norm), ColumnCentring(plain, None, norm)  # type: ignore[arg-type]
         assert one.clip == other.clip
         assert [radius for _, radius in one.groups] == [radius for _, radius in other.groups]
 
@@ -523,34 +523,34 @@ def test_decoding_gives_dates_back() -> None:
     cells = pa.array([*EVERY_DAY, None], pa.date32())
     found = decode(schema, encode_columns({"at": cells}, schema)[0])
     assert found["at.days"].to_pylist() == [*EVERY_DAY, None]
-    again = read_table(found, schema.decoded(), id=None)
+    again = read_table(found, schema.decoded_schema(), id=None)
     assert np.array_equal(again.matrix(), encode_columns({"at": cells}, schema)[0])
 
 
 def test_codes_are_bins_of_days_and_become_dates_within_them() -> None:
     schema = Schema({"at": date(FIRST, LAST), "x": number(0, 1)}, impossible=["at < 2016-01-01 and x > 0.5"])
-    coding = coding_of(schema, {"at": 10, "x": 2})
+    coding = build_coding(schema, {"at": 10, "x": 2})
     assert coding.columns[0].labels[0] == "2015-01-01 to 2016-01-01"
-    edges = coding_of(schema, {"at": ["2016-01-01", "2020-01-01"]}).columns[0].labels
+    edges = build_coding(schema, {"at": ["2016-01-01", "2020-01-01"]}).columns[0].labels
     assert edges == ("2015-01-01 to 2015-12-31", "2016-01-01 to 2019-12-31", "2020-01-01 to 2024-12-31")
-    refused(SchemaError, ("SC047", "at"), coding_of, schema, {"at": ["January"]})
+    refused(SchemaError, ("SC047", "at"), build_coding, schema, {"at": ["January"]})
     table = read_table(pa.table({"at": pa.array(EVERY_DAY), "x": np.zeros(len(EVERY_DAY))}), schema, id=None)
-    codes = coding.rows(table).matrix()
+    codes = coding.code_rows(table).matrix()
     made = decode_codes({"a": coding}, codes, seeded(3))
     assert made["at"].type == pa.date32()
-    again = coding.rows(read_table(made, schema, id=None)).matrix()
+    again = coding.code_rows(read_table(made, schema, id=None)).matrix()
     assert np.array_equal(again[:, 0], codes[:, 0])
-    said = dictionary({"a": coding})[0]
+    said = data_dictionary({"a": coding})[0]
     assert (said["type"], said["from"], said["until"], said["codes"]) == ("date", FIRST, LAST, 10)
 
 
 def test_rules_about_dates_and_a_column_that_knows_its_days() -> None:
     columns = {"at": date(FIRST, LAST), "x": number(0, 1)}
     schema = Schema(columns, impossible=["at < 2018-01-01 and x >= 0.5"])
-    (rule,) = joint_rules({"a": schema})
+    (rule,) = joint_constraints({"a": schema})
     cells = pa.table({"at": pa.array([datetime.date(2017, 1, 1), datetime.date(2019, 1, 1)]), "x": [1.0, 1.0]})
-    assert rule.broken(cells).tolist() == [True, False]
-    (box,) = impossible_codes([rule], {"a": coding_of(schema, {"at": 10, "x": 2})})
+    assert rule.find_violations(cells).tolist() == [True, False]
+    (box,) = forbidden_codes([rule], {"a": build_coding(schema, {"at": 10, "x": 2})})
     assert box.marked[0].tolist() == [True] * 3 + [False] * 7
     assert Schema.from_toml(schema.to_toml()) == schema
     for rule, said in (("at < 1999-01-01", "SC059"), ("at < 5", "SC047")):

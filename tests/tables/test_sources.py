@@ -25,18 +25,20 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import DataError, StudyError
 from colonnade.study import PartyConfig
 from colonnade.tables import Query, Schema, category, date, draft_schema, files, flag, number, read_table, reading
-from colonnade.tables.cells import OnDisk
-from colonnade.tables.formats import TextFormat
-from colonnade.tables.sources import grown, parts
-from colonnade.tables.sources.contract import Source
-from colonnade.tables.sources.drivers import DuckDb
-from colonnade.tables.sources.grown import together
-from colonnade.tables.sources.kept import Kept, gathered
-from colonnade.tables.sources.memory import plain_batch, plain_type
-from colonnade.tables.sources.opening import opened
-from colonnade.tables.sources.stored import StoredFile
-from colonnade.tables.sources.stores import check_address, holds_rows, matcher, shown
-from colonnade.tables.survey import survey
+from colonnade.tables.profiling import profile_table
+from colonnade.tables.sources import base, file_sets
+from colonnade.tables.sources.base import TableSource, concat_batches, simplify_batch, simplify_type
+from colonnade.tables.sources.databases import DuckDbDriver
+from colonnade.tables.sources.factory import TempCopySource, copy_rows, open_source
+from colonnade.tables.sources.object_stores import (
+    StoredFile,
+    check_address,
+    compile_pattern,
+    is_table_file,
+    redact_address,
+)
+from colonnade.tables.table import OnDiskCells
+from colonnade.tables.text_format import TextFormat
 from tests.support.errors import raises, refused
 from tests.support.tables import in_folder, put
 
@@ -93,8 +95,8 @@ def lake(tmp_path: Path) -> Path:
 def test_a_folder_and_a_pattern(lake: Path, tmp_path: Path) -> None:
     for source in (lake, str(lake / "*.parquet"), str(tmp_path / "*" / "[0-9].parquet")):
         equal(source)
-    found = opened(lake)
-    assert (found.count(), found.columns(), survey(lake, SCHEMA).rows) == (600, people().column_names, 600)
+    found = open_source(lake)
+    assert (found.count(), found.columns(), profile_table(lake, SCHEMA).rows) == (600, people().column_names, 600)
     refused(DataError, "DA229", read_table, str(lake / "*.csv"), SCHEMA)
 
 
@@ -123,7 +125,7 @@ def test_folders_that_name_a_column(tmp_path: Path) -> None:
         put(pa.table({"person_id": [f"p{place}"]}), tmp_path / "signs" / folder / "x.parquet")
     equal(tmp_path / "signs", pa.table({"person_id": ["p0", "p1", "p2"], "where": ["a b", "c/d", None]}), schema)
     text(tmp_path / "own" / "age=7" / "a.csv", "a,1")
-    assert opened(tmp_path / "own").read(["age"])["age"].to_pylist() == ["1"], "a column of the file counts more"
+    assert open_source(tmp_path / "own").read(["age"])["age"].to_pylist() == ["1"], "a column of the file counts more"
 
 
 def test_types_that_differ_between_files(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ def test_types_that_differ_between_files(tmp_path: Path) -> None:
     put(coded, folder / "c.parquet")
     whole = {"person_id": ["a", "b", "c", "d"], "age": [7, 9, 7.5, 3], "city": ["A", "B", None, "B"]}
     equal(folder, pa.table(whole))
-    assert opened(folder).columns() == ["person_id", "age", "city", "more"]
+    assert open_source(folder).columns() == ["person_id", "age", "city", "more"]
     refused(DataError, ("DA232", "a.parquet", "more"), read_table, folder, Schema({"more": number(0, 9)}))
     twice = pa.Table.from_arrays([pa.array(["c"]), pa.array([1]), pa.array([2])], names=["person_id", "age", "age"])
     for wrong, *said in (
@@ -190,7 +192,7 @@ def test_what_is_taken_for_a_table_of_a_folder(tmp_path: Path) -> None:
     assert ids(folder) == ["a.csv", "e"]
     assert ids(str(folder / "**" / "*.csv")) == ["a.csv"]
     assert ids(str(folder / "_temporary" / "*.csv")) == ["_temporary/c.csv"]
-    assert [holds_rows(name) for name in ("x/part-0.snappy.parquet", "part.csv.gz", "x.gz")] == [True, True, False]
+    assert [is_table_file(name) for name in ("x/part-0.snappy.parquet", "part.csv.gz", "x.gz")] == [True, True, False]
     text(tmp_path / "x[1]" / "a.csv", "right,1")
     text(tmp_path / "x1" / "a.csv", "wrong,1")
     assert ids(str(tmp_path / "x[1]" / "*.csv")) == ["right"]
@@ -215,19 +217,19 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[..., Source], list[Any]]:
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[..., TableSource], list[Any]]:
     """Files of a store with this content, by name, and those that are read from their beginning."""
     streams, stream = list[Any](), StoredFile.stream
     monkeypatch.setattr(StoredFile, "stream", lambda file: streams.append(file) or stream(file))
 
-    def made(text: TextFormat = files.AS_USUAL, **held: bytes) -> Source:
+    def made(text: TextFormat = files.DEFAULT_FORMAT, **held: bytes) -> TableSource:
         listed = []
         for name, content in held.items():
             path = tmp_path / f"{name}.{'parquet' if content.startswith(b'PAR1') else 'csv'}"
             path.write_bytes(content)
             found = StoredFile(pyarrow.fs.LocalFileSystem(), str(path), len(content), 1)
-            listed.append(parts.Part(found, path.name, (found.size, 1), ()))
-        return parts.DataSet("s3://b/x/", lambda: listed, text, address="s3://b/x/")
+            listed.append(file_sets.FilePart(found, path.name, (found.size, 1), ()))
+        return file_sets.FileSet("s3://b/x/", lambda: listed, text, address="s3://b/x/")
 
     return made, streams
 
@@ -236,7 +238,7 @@ WHOLE = "person_id,age,city\np1,3,A\np2,4,Ä\n"
 
 
 def test_text_from_a_store_is_read_and_counted_once_and_its_encoding_checked_to_the_end(
-    tmp_path: Path, stored: tuple[Callable[..., Source], list[Any]]
+    tmp_path: Path, stored: tuple[Callable[..., TableSource], list[Any]]
 ) -> None:
     made, streams = stored
     assert made(a=WHOLE.encode()).read(["city"])["city"].to_pylist() == ["A", "Ä"]
@@ -261,14 +263,14 @@ def test_text_from_a_store_is_read_and_counted_once_and_its_encoding_checked_to_
 def test_a_copy_holds_the_rows_in_a_file_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     batches = people().to_batches(max_chunksize=50)
-    source = opened(batches[0].schema.empty_table())
-    kept = Kept("t", iter(batches))
+    source = open_source(batches[0].schema.empty_table())
+    kept = TempCopySource("t", iter(batches))
     assert not list(tmp_path.iterdir())
     found = pa.Table.from_batches(list(kept.batches(["city", "age"])))
     assert found.equals(people().select(["city", "age"]))
     monkeypatch.setattr(source, "batches", lambda _: iter(batches), raising=False)
-    assert isinstance(gathered(source, ["age"], 1000), Kept)
-    assert gathered(source, ["age"], None).num_rows == 600
+    assert isinstance(copy_rows(source, ["age"], 1000), TempCopySource)
+    assert copy_rows(source, ["age"], None).num_rows == 600
 
 
 class Frame:
@@ -285,7 +287,7 @@ def test_anything_that_speaks_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
     views = people().set_column(0, "person_id", pa.array(people()["person_id"].to_pylist(), pa.string_view()))
     equal(Frame(lambda: views.set_column(2, "city", people()["city"].dictionary_encode())))
     monkeypatch.setattr(reading, "_LARGE", 1000)
-    assert isinstance(read_table(Frame(people), SCHEMA)._cells, OnDisk)
+    assert isinstance(read_table(Frame(people), SCHEMA)._cells, OnDiskCells)
     lacking = Frame(lambda: people().drop_columns(["city"]))
     for source, said in ((lacking, ("DA154", "city")), (people().to_reader(), "DA224"), (5, ("DA227", "int"))):
         refused(DataError, said, read_table, source, SCHEMA)
@@ -308,8 +310,8 @@ def test_no_more_than_a_few_batches_are_in_memory() -> None:
     before = pa.total_allocated_bytes()
     limit = 8 * table.nbytes
     stream = Frame(lambda: pa.RecordBatchReader.from_batches(table.schema, batches()))
-    found = gathered(opened(stream), ["age", "city"], limit)
-    assert isinstance(found, Kept)
+    found = copy_rows(open_source(stream), ["age", "city"], limit)
+    assert isinstance(found, TempCopySource)
     assert found.size(list) > 15 * limit / 2
     assert most < limit + 12 * table.nbytes
 
@@ -337,9 +339,9 @@ def test_ids_of_sixteen_bytes_are_read_as_they_are_written() -> None:
     batches = [pa.record_batch([cells], schema=pa.schema([field]))]  # as an Arrow says it that does not know the type
     if hasattr(pa, "uuid"):
         batches.append(pa.record_batch([pa.ExtensionArray.from_storage(pa.uuid(), cells)], names=["u"]))
-        assert plain_type(pa.uuid()) == pa.large_string()
+        assert simplify_type(pa.uuid()) == pa.large_string()
     for batch, start in product(batches, range(4)):
-        found = plain_batch(batch.slice(start)).column(0)
+        found = simplify_batch(batch.slice(start)).column(0)
         found.validate(full=True)
         assert found.to_pylist() == [None if each is None else str(each) for each in made[start:]]
 
@@ -373,8 +375,8 @@ def test_texts_of_batches_that_begin_anywhere(batches: list[list[str | None]], k
     cut_off = [batch.slice(cut) for batch in whole]
     schema = pa.schema([("t", pa.large_string()), ("n", pa.int64())])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(grown, "_LEAST", 1)
-        found = together(iter(cut_off), ["t", "n"])
+        patched.setattr(base, "_LEAST", 1)
+        found = concat_batches(iter(cut_off), ["t", "n"])
     found.validate(full=True)
     assert found["t"].type == pa.large_string()
     if cut_off:
@@ -384,10 +386,10 @@ def test_texts_of_batches_that_begin_anywhere(batches: list[list[str | None]], k
 
 def test_views_dictionaries_and_no_rows() -> None:
     views = pa.record_batch({"t": pa.array(["a long text that is not kept in place", None], pa.string_view())})
-    assert together(iter([views]), ["t"])["t"].to_pylist() == views["t"].to_pylist()
+    assert concat_batches(iter([views]), ["t"])["t"].to_pylist() == views["t"].to_pylist()
     coded = [pa.record_batch({"t": pa.array([text]).dictionary_encode()}) for text in ("a", "b")]
-    assert together(iter(coded), ["t"])["t"].to_pylist() == ["a", "b"]
-    none = together(iter([]), ["t", "n"])
+    assert concat_batches(iter(coded), ["t"])["t"].to_pylist() == ["a", "b"]
+    none = concat_batches(iter([]), ["t", "n"])
     assert (none.num_rows, none.column_names, none["n"].type) == (0, ["t", "n"], pa.large_string())
 
 
@@ -401,7 +403,7 @@ def test_a_column_is_there_once() -> None:
             most = max(most, pa.total_allocated_bytes() - before)
             yield pa.record_batch({"t": pa.array([f"p{row:07d}" for row in range(start, start + 10_000)])})
 
-    found = together(batches(), ["t"])
+    found = concat_batches(batches(), ["t"])
     assert (found["t"][399_999].as_py(), found.num_rows) == ("p0399999", 400_000)
     assert most < 4 * 12 * 10_000
 
@@ -420,7 +422,7 @@ def test_a_spreadsheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same.write_text("person_id,age,city,since,ill\n7,33.25,A,2023-05-17,true\n8,,B,2023-05-17,false\n")
     assert list(found.ids) == ["7", "8"]
     assert np.array_equal(found.matrix(), read_table(same, schema).matrix())
-    assert survey(path, schema).rows == opened(path).count() == 2
+    assert profile_table(path, schema).rows == open_source(path).count() == 2
     assert "[columns.ill]" in draft_schema(path, id="person_id")
     refused(DataError, "DA248", read_table, two, schema)
     refused(DataError, "DA160", read_table, tmp_path / "none.xlsx", schema)
@@ -482,7 +484,7 @@ def test_queries_of_sqlite_that_fail(tmp_path: Path, query: str) -> None:
 def test_rows_of_sqlite_of_which_no_number_is_rounded_and_mixed_cells_are_text(tmp_path: Path) -> None:
     query = database(tmp_path / "many.sqlite", ROWS)
     equal(query, in_columns(ROWS))
-    assert opened(query).count() == 400
+    assert open_source(query).count() == 400
     exact = 33.333333333333336
     query = database(tmp_path / "x.sqlite", [(7, None, "A"), ("008", 5, None), (9, exact, "B")])
     equal(query, in_columns([("7", None, "A"), ("008", 5, None), ("9", exact, "B")]))
@@ -531,18 +533,18 @@ def test_a_program_that_has_the_file_open_itself_keeps_its_settings(
     limit = ducks("select 'p' as person_id, current_setting('memory_limit') as said, 'A' as city")
     with duckdb.connect(str(tmp_path / "x.duckdb"), read_only=True) as own:
         said = own.execute("select current_setting('memory_limit')").fetchone()
-        assert opened(limit).read(["said"])["said"].to_pylist() == [said[0]]
+        assert open_source(limit).read(["said"])["said"].to_pylist() == [said[0]]
 
 
 def test_a_query_of_duckdb_that_needs_more_memory_gets_it(
     ducks: Callable[[str], Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(DuckDb._SETTINGS, "memory_limit", "8MiB")
+    monkeypatch.setitem(DuckDbDriver._SETTINGS, "memory_limit", "8MiB")
     grouped = ducks("select 'p' as person_id, len(list(person_id || k)) as n from t, range(50) r(k)")  # one list of all
     tried: list[str] = []
-    stream = DuckDb._stream
-    monkeypatch.setattr(DuckDb, "_stream", lambda self, asked: tried.append(asked) or stream(self, asked))
-    assert opened(grouped).read(["n"])["n"].to_pylist() == [1_000_000]
+    stream = DuckDbDriver._stream
+    monkeypatch.setattr(DuckDbDriver, "_stream", lambda self, asked: tried.append(asked) or stream(self, asked))
+    assert open_source(grouped).read(["n"])["n"].to_pylist() == [1_000_000]
     assert len(tried) == 2
     assert (read_table(ducks("select * from t"), AGE).rows, len(tried)) == (20_000, 3)
 
@@ -636,7 +638,7 @@ def test_addresses_that_are_refused(tmp_path: Path, address: str, said: Any) -> 
     told = refused(DataError, said, read_table, address, AGE)
     (tmp_path / "party.toml").write_text(PARTY.format(data=f'data = "{address}"', section=""))
     told += refused(StudyError, said, PartyConfig.load, tmp_path / "party.toml")
-    assert "hunter" not in told.replace(str(tmp_path), "") + shown(address)
+    assert "hunter" not in told.replace(str(tmp_path), "") + redact_address(address)
 
 
 def test_addresses_that_are_shown_and_patterns() -> None:
@@ -647,7 +649,7 @@ def test_addresses_that_are_shown_and_patterns() -> None:
         ("s3://bucket/m@n/*.parquet", "s3://bucket/m@n/*.parquet"),
     ):
         check_address(address)
-        assert shown(address) == told
+        assert redact_address(address) == told
     for pattern, name, fits in (
         ("*/x-[0-9].parquet", "a/x-1.parquet", True),
         ("*.parquet", "a/b.parquet", False),
@@ -655,7 +657,7 @@ def test_addresses_that_are_shown_and_patterns() -> None:
         ("**/*.csv", "c.csv", True),
         ("*.csv", "c.csv.bak", False),
     ):
-        assert bool(matcher(pattern).fullmatch(name)) == fits
+        assert bool(compile_pattern(pattern).fullmatch(name)) == fits
 
 
 @pytest.mark.parametrize(
@@ -682,11 +684,11 @@ def test_what_a_party_file_names_and_commands_read(tmp_path: Path, colonnade: An
     for place in range(2):
         part = pa.table({"person_id": [f"{place}"], "age": [1.0], "city": ["A"]})
         put(part, tmp_path / "lake" / f"{place}.parquet")
-    assert config('data = "lake"').table(SCHEMA).rows == config('data = "lake/*.parquet"').rows_held(SCHEMA) == 2
+    assert config('data = "lake"').table(SCHEMA).rows == config('data = "lake/*.parquet"').count_rows(SCHEMA) == 2
     assert config('data = "s3://bucket/x/?region=eu-west-1"').source().name == "s3://bucket/x/"
     database(tmp_path / "x.sqlite", ROWS[:30])
     asked = config("", '[data]\ndatabase = "sqlite"\nquery = "select * from people"\nfile = "x.sqlite"')
-    assert asked.table(SCHEMA).rows == asked.rows_held(SCHEMA) == 30
+    assert asked.table(SCHEMA).rows == asked.count_rows(SCHEMA) == 30
     assert asked.source().name == f"the sqlite query on {tmp_path / 'x.sqlite'}"
     SCHEMA.save(tmp_path / "schema.toml")
     assert "30 rows fit" in colonnade("schema", "check", tmp_path / "party.toml", tmp_path / "schema.toml")

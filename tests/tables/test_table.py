@@ -24,9 +24,9 @@ from colonnade.errors import DataError, DatasetError, SchemaError
 from colonnade.tables import (
     Key,
     KeyPlan,
-    Places,
+    RowSlots,
     Schema,
-    Spread,
+    SlottedRows,
     Table,
     category,
     files,
@@ -36,10 +36,10 @@ from colonnade.tables import (
     read_table,
     reading,
 )
-from colonnade.tables.cells import OnDisk
-from colonnade.tables.centred import Centred
-from colonnade.tables.ids import Ids, packed
-from colonnade.tables.spill import Spill
+from colonnade.tables.centring import ColumnCentring
+from colonnade.tables.external_sort import ExternalSort
+from colonnade.tables.ids import Ids, pack_ids
+from colonnade.tables.table import OnDiskCells
 from tests.support.errors import refused
 from tests.support.tables import put
 
@@ -211,7 +211,7 @@ def few(keys: KeyPlan | None = None) -> Table:
 
 def test_an_aligned_table() -> None:
     whole = few(KeyPlan((Key("person_id"),)))
-    found = whole.aligned([4, 0, 2], ["z", "y", "x"])
+    found = whole.align([4, 0, 2], ["z", "y", "x"])
     assert (found.rows, found.ids, found.own_ids) == (3, ["z", "y", "x"], ["p4", "p0", "p2"])
     assert (len(whole.keys), found.keys, found.places) == (6, None, None)
     assert found.sorted_by_id().ids == ["z", "y", "x"]
@@ -220,25 +220,25 @@ def test_an_aligned_table() -> None:
     assert (view.ids, view.own_ids) == (found.ids, found.own_ids)
     for some, ids, own in ((found.take(["x", "z"]), ["x", "z"], ["p2", "p4"]), (found.take_rows([-1]), ["x"], ["p2"])):
         assert (some.ids, some.own_ids) == (ids, own)
-    assert whole.take_rows([5, 3, 1]).aligned([2, 0], ["a", "b"]).own_ids == ["p1", "p5"]
+    assert whole.take_rows([5, 3, 1]).align([2, 0], ["a", "b"]).own_ids == ["p1", "p5"]
     refused(DataError, ("DA268", "1"), found.take, ["p0"])
-    refused(ValueError, ("VA250", "3", "2"), whole.aligned, [4, 0, 2], ["z", "y"])
-    refused(IndexError, (), found.aligned, [3], ["z"])
+    refused(ValueError, ("VA250", "3", "2"), whole.align, [4, 0, 2], ["z", "y"])
+    refused(IndexError, (), found.align, [3], ["z"])
 
 
 def test_a_placed_table() -> None:
-    found = few().placed([5, 1, 2], [0, 3, 7], 9, TOKEN)
+    found = few().place_in_slots([5, 1, 2], [0, 3, 7], 9, TOKEN)
     assert (found.places.slots.tolist(), found.places.size, found.places.token) == ([0, 3, 7], 9, TOKEN)
     for view in (found.select(["age"]), found.without(["smoker"]), found.unclipped(), found.sorted_by_id()):
         assert view.places is found.places
-    assert Centred(TWO).rows(found).places is found.places
-    assert Centred(TWO).rows(few()).places is None
+    assert ColumnCentring(TWO).centre_rows(found).places is found.places
+    assert ColumnCentring(TWO).centre_rows(few()).places is None
     fewer = found.take_rows([0, 2])
     assert (fewer.places.slots.tolist(), fewer.own_ids) == ([0, 7], ["p5", "p2"])
     refused(ValueError, "VA238", found.take_rows, [2, 0])
-    refused(ValueError, ("VA251", "1", "2"), few().placed, [0], [1, 2], 3, TOKEN)
+    refused(ValueError, ("VA251", "1", "2"), few().place_in_slots, [0], [1, 2], 3, TOKEN)
     for slots, said in (([1, 1], "VA238"), ([2, 1], "VA238"), ([-1, 1], "VA239"), ([1, 5], "VA239")):
-        refused(ValueError, said, Places, np.array(slots), 5, TOKEN)
+        refused(ValueError, said, RowSlots, np.array(slots), 5, TOKEN)
 
 
 class Plain:
@@ -261,7 +261,7 @@ def test_rows_are_laid_into_their_slots(data: st.DataObject) -> None:
     slots = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1)))), dtype=np.int64)
     step = data.draw(st.integers(1, 45))
     inner = Plain(np.arange(3.0 * len(slots)).reshape(-1, 3) + 1)
-    spread = Spread(inner, Places(slots, size, TOKEN), 3)
+    spread = SlottedRows(inner, RowSlots(slots, size, TOKEN), 3)
     blocks = list(spread.blocks(step))
     assert len(spread) == size
     assert [len(block) for block, _ in blocks] == [min(step, size - start) for start in range(0, size, step)]
@@ -273,13 +273,13 @@ def test_rows_are_laid_into_their_slots(data: st.DataObject) -> None:
 
 def test_rows_are_not_drawn_before_they_are_needed_and_wrong_counts_are_refused() -> None:
     inner = Plain(np.ones((100, 2)))
-    places = Places(np.arange(0, 300, 3), 300, TOKEN)
-    for index, _ in enumerate(Spread(inner, places, 2).blocks(10)):
+    places = RowSlots(np.arange(0, 300, 3), 300, TOKEN)
+    for index, _ in enumerate(SlottedRows(inner, places, 2).blocks(10)):
         used = np.searchsorted(places.slots, 10 * (index + 1))
         assert used <= inner.handed < used + 20
-    found = few().placed([5, 1, 2], [1, 3, 4], 6, TOKEN)
+    found = few().place_in_slots([5, 1, 2], [1, 3, 4], 6, TOKEN)
     for count, step, said in ((2, 2, "VA242"), (4, 2, "VA241"), (0, 2, "VA242"), (2, 0, "VA240")):
-        refused(ValueError, said, list, Spread(Plain(np.ones((count, 1))), found.places, 1).blocks(step))
+        refused(ValueError, said, list, SlottedRows(Plain(np.ones((count, 1))), found.places, 1).blocks(step))
 
 
 # --- made-up people
@@ -366,7 +366,7 @@ def test_equal_to_memory(tmp_path: Path, kind: str, order: list[int] | None, mon
         lambda table: table.sorted_by_id().take_rows(some).take_rows([3, 0]),
         lambda table: table.take(["p00400", "p00010"]),
         lambda table: table.aligned([8, 2, 5], ["x", "y", "z"]),
-        lambda table: table.placed([8, 2, 5], [1, 2, 9], 10, b"token"),
+        lambda table: table.place_in_slots([8, 2, 5], [1, 2, 9], 10, b"token"),
     ):
         left, right = view(disk), view(memory)
         assert (left.rows, left.ids, left.own_ids) == (right.rows, right.ids, right.own_ids)
@@ -391,12 +391,12 @@ def test_tables_with_keys_and_without_ids(tmp_path: Path) -> None:
 
 def test_large_files_stay_on_disk_wherever_the_program_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, smaller, rows = (written(tmp_path, content(), kind) for kind in ("csv", "csv.gz", "parquet"))
-    assert files.bytes_in_memory(smaller, "t", lambda _: ["age"]) > plain.stat().st_size, "counts as what it becomes"
+    assert files.estimate_memory(smaller, "t", lambda _: ["age"]) > plain.stat().st_size, "counts as what it becomes"
     for path in (plain, rows):
         for large, on_disk, expected in ((1 << 28, None, False), (10_000, None, True), (10_000, False, False)):
             monkeypatch.setattr(reading, "_LARGE", large)
-            assert isinstance(read_table(path, GAPS, on_disk=on_disk)._cells, OnDisk) == expected
-    assert not isinstance(read_table(content(), GAPS)._cells, OnDisk)
+            assert isinstance(read_table(path, GAPS, on_disk=on_disk)._cells, OnDiskCells) == expected
+    assert not isinstance(read_table(content(), GAPS)._cells, OnDiskCells)
     monkeypatch.chdir(tmp_path)
     table = read_table("table.parquet", GAPS, on_disk=True)
     monkeypatch.chdir("/")
@@ -509,10 +509,10 @@ def test_no_more_is_read_than_must_be(tmp_path: Path, monkeypatch: pytest.Monkey
     assert passes == [["person_id"], ["age", "city", "smoker"]], "views share one copy in order"
 
 
-def spilled(rows: int = 1000, batch: int = 64, **options: Any) -> Spill:
+def spilled(rows: int = 1000, batch: int = 64, **options: Any) -> ExternalSort:
     """Rows in the reverse order, put aside."""
     table = pa.table({"a": np.arange(rows)})
-    return Spill(iter(table.to_batches(max_chunksize=batch)), np.arange(rows)[::-1].copy(), **options)
+    return ExternalSort(iter(table.to_batches(max_chunksize=batch)), np.arange(rows)[::-1].copy(), **options)
 
 
 @settings(max_examples=40, deadline=None)
@@ -522,7 +522,7 @@ def test_spilled_rows(data: st.DataObject) -> None:
     order = np.array(data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=90)), dtype=np.int64)
     table = pa.table({"a": np.arange(rows), "b": [f"t{i}" for i in range(rows)]})
     source = iter(table.to_batches(max_chunksize=data.draw(st.integers(1, 70))))
-    spill = Spill(source, order, stretch=data.draw(st.integers(1, 100)))
+    spill = ExternalSort(source, order, stretch=data.draw(st.integers(1, 100)))
     for _ in range(2):
         found = pa.Table.from_batches(spill.batches(["b", "a"]))
         assert found["a"].to_pylist() == order.tolist()
@@ -576,18 +576,18 @@ def test_ids_are_a_sequence(texts: list[str], random: Any) -> None:
         assert found != [*expected, "more"]
         for some in (slice(1, 4), slice(None, None, -1), slice(-3, None, 2)):
             assert found[some] == expected[some]
-        assert packed(found, 1, 4) == packed(expected, 1, 4)
+        assert pack_ids(found, 1, 4) == pack_ids(expected, 1, 4)
         assert [found[i] for i in range(-len(texts), len(texts))] == expected + expected
-        assert found.in_order() == all(a.encode() < b.encode() for a, b in pairwise(expected))
+        assert found.is_sorted() == all(a.encode() < b.encode() for a, b in pairwise(expected))
         refused(IndexError, (), found.__getitem__, len(texts))
 
 
 def test_order_is_seen_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("colonnade.tables.ids._CHUNK", 4)
     texts = [f"{i:02d}" for i in range(13)]
-    assert Ids(pa.array(texts, pa.large_string())).in_order()
+    assert Ids(pa.array(texts, pa.large_string())).is_sorted()
     for place in range(1, 13):
         wrong = [*texts[:place], texts[place - 1], *texts[place + 1 :]]
-        assert not Ids(pa.array(wrong, pa.large_string())).in_order()
+        assert not Ids(pa.array(wrong, pa.large_string())).is_sorted()
         table = pa.table({"person_id": wrong, "age": np.zeros(13)})
         refused(DataError, ("DA175", place, place + 1), read_table, table, GAPS.select(["age"]))

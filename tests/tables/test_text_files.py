@@ -17,10 +17,10 @@ from hypothesis import given, settings, strategies as st
 from colonnade import Party, Schema, category, date, flag, number, read_table
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import draft_schema, files
-from colonnade.tables.formats import TextFormat
-from colonnade.tables.sources.opening import opened as source_of
-from colonnade.tables.stream import TextStream
-from colonnade.tables.survey import BARS, Survey, survey
+from colonnade.tables.files import TextStream
+from colonnade.tables.profiling import MAX_BARS, TableProfile, profile_table
+from colonnade.tables.sources.factory import open_source as source_of
+from colonnade.tables.text_format import TextFormat
 from tests.support.errors import refused
 from tests.support.tables import put
 
@@ -70,10 +70,10 @@ def test_what_a_schema_says_of_a_file_is_part_of_the_digest_and_what_its_party_s
     each = [Schema(COLUMNS, **{key: said}) for key, said in other.text.stated.items()]
     assert len({schema.digest for schema in (plain, other, *each)}) == 5
     assert plain == other  # the encoded numbers mean the same
-    own = plain.written(other.text)
+    own = plain.with_text_format(other.text)
     assert own.text == own.select(["größe"]).text == other.text
     assert (own.digest, own.to_toml()) == (plain.digest, plain.to_toml())
-    point = other.written(TextFormat(decimal="."))
+    point = other.with_text_format(TextFormat(decimal="."))
     assert (point.text.stated, point.digest) == ({**other.text.stated, "decimal": "."}, other.digest)
     loaded = Schema.load(other.save(tmp_path / "s.toml"))
     assert (loaded.text, loaded.digest) == (other.text, other.digest)
@@ -226,7 +226,7 @@ def test_parts_are_whole_and_together_the_text(
             while part := stream.read(most := sizes[len(parts) % len(sizes)]):
                 assert len(part) <= most, "Arrow has room for no more"
                 parts.append(part)
-            assert stream.other is None
+            assert stream.undecodable is None
         assert b"".join(parts) == text.encode()
         for one, other in pairwise(parts):
             assert not (len(one) > 1 and one.endswith(b"\r") and other.startswith(b"\n"))
@@ -273,34 +273,34 @@ PEOPLE = (
 
 def test_a_survey_counts_what_a_study_would_map_and_every_cell_is_in_one_bar(written: Callable[..., Path]) -> None:
     path = written(PEOPLE)
-    found, known = survey(path, SURVEYED, ["person_id"]), read_table(path, SURVEYED, misfits="map")
+    found, known = profile_table(path, SURVEYED, ["person_id"]), read_table(path, SURVEYED, misfits="map")
     known.check()
     assert found.rows == known.rows == 4
     told = known.report
     for field, expected in (("missing", told.missing), ("clipped", told.clipped), ("unknown", told.misfits)):
         counted = {each.name: getattr(each, field) for each in found.columns}
         assert {name: count for name, count in counted.items() if count} == expected
-    assert found.unread == ("secret",)
-    assert Survey.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert found.unread_columns == ("secret",)
+    assert TableProfile.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     bars = {each.name: each for each in found.columns}
-    assert (sum(bars["age"].bars), len(bars["age"].bars)) == (4, BARS)
+    assert (sum(bars["age"].bars), len(bars["age"].bars)) == (4, MAX_BARS)
     assert (bars["rooms"].bars, bars["rooms"].ends) == ((1, 0, 1, 0, 1), ("1", "5"))
     assert dict(zip(bars["city"].labels, bars["city"].bars, strict=True)) == {"Ede": 2, "Urk": 1, "none of these": 1}
     assert (bars["member"].bars, bars["income"].bars[0], bars["income"].bars[-1]) == ((2, 2), 2, 1)
     assert bars["since.days"].bars == (2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1)
-    refused(DataError, ("DA154", "height"), survey, path, Schema({"height": number(0, 3)}))
+    refused(DataError, ("DA154", "height"), profile_table, path, Schema({"height": number(0, 3)}))
 
 
 def test_bars_of_many_values_and_of_numbers_at_random(written: Callable[..., Path]) -> None:
     values = [f"v{k:03}" for k in range(60)]
     path = written("c\n" + "\n".join(value for k, value in enumerate(values) for _ in range(k + 1)) + "\n")
-    (found,) = survey(path, Schema({"c": category(values)})).columns
+    (found,) = profile_table(path, Schema({"c": category(values)})).columns
     assert found.labels[-2:] == ("v059", "none of these")
-    assert (len(found.bars), sum(found.bars), found.bars[-2]) == (BARS, 60 * 61 // 2, 60)
+    assert (len(found.bars), sum(found.bars), found.bars[-2]) == (MAX_BARS, 60 * 61 // 2, 60)
     drawn = np.random.default_rng(3).uniform(-1, 4, 5000)
     path = written("x\n" + "\n".join(map(repr, drawn.tolist())) + "\n")
-    (found,) = survey(path, Schema({"x": number(0, 3)})).columns
-    expected, _ = np.histogram(np.clip(drawn, 0, 3), bins=BARS, range=(0, 3))
+    (found,) = profile_table(path, Schema({"x": number(0, 3)})).columns
+    expected, _ = np.histogram(np.clip(drawn, 0, 3), bins=MAX_BARS, range=(0, 3))
     assert np.abs(np.array(found.bars) - expected).max() <= 2
     assert found.clipped == int(((drawn < 0) | (drawn > 3)).sum())
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from colonnade.wire import Endpoint, Hub, Identity, Room, RoomPlace, dial
-from colonnade.wire.direct import Direct
-from colonnade.wire.envelope import names
+from colonnade.wire import Endpoint, Hub, Identity, InMemoryEndpoint, InMemoryNetwork, dial
+from colonnade.wire.link_offers import DirectLinkSettings
+from colonnade.wire.packets import read_names
 from tests.support import wires
 from tests.support.ports import free_port
 from tests.support.waiting import until
@@ -58,7 +58,7 @@ class HubWorld(World):
 
         class Watched(Hub):
             def carry(self, message: bytes) -> bytes:
-                sender, receiver, start = names(message)
+                sender, receiver, start = read_names(message)
                 world.carried.append((sender, receiver, message[start:]))
                 return message[:start] + world.tamper(sender, receiver, message[start:])
 
@@ -90,8 +90,9 @@ class LinkWorld(HubWorld):
         ports = {"bank": free_port(), "shop": free_port()}
         self.cables = {name: Wire(port) for name, port in ports.items()}
         self.directs = {
-            name: Direct(f"127.0.0.1:{port}", f"127.0.0.1:{self.cables[name].port}") for name, port in ports.items()
-        } | {"coordinator": Direct()}
+            name: DirectLinkSettings(f"127.0.0.1:{port}", f"127.0.0.1:{self.cables[name].port}")
+            for name, port in ports.items()
+        } | {"coordinator": DirectLinkSettings()}
         self.told: list[tuple[str, str, str]] = []
 
     def connect(self, identity: Identity, **options: Any) -> Endpoint:
@@ -102,7 +103,7 @@ class LinkWorld(HubWorld):
     def linked(self) -> None:
         """Wait until all who have joined have direct links to each other."""
         ends = self.endpoints.values()
-        until(lambda: all(end.ways[peer.name].direct for end in ends for peer in ends if peer is not end))
+        until(lambda: all(end.routes[peer.name].direct for end in ends for peer in ends if peer is not end))
 
     def end(self) -> None:
         super().end()
@@ -113,11 +114,11 @@ class LinkWorld(HubWorld):
 class RoomWorld(World):
     """Threads without a network, so nothing to watch and nothing to cut; one limit for all."""
 
-    room: Room | None = None
+    room: InMemoryNetwork | None = None
 
-    def connect(self, identity: Identity, *, reconnect_grace: float, **options: Any) -> RoomPlace:
+    def connect(self, identity: Identity, *, reconnect_grace: float, **options: Any) -> InMemoryEndpoint:
         if self.room is None:
-            self.room = Room(NAMES, **options)
+            self.room = InMemoryNetwork(NAMES, **options)
         return self.room.place(identity.name)
 
 

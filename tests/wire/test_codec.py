@@ -18,14 +18,13 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from colonnade.errors import ProtocolError
-from colonnade.wire import Hub, codec, envelope
-from colonnade.wire.circle import Connection
-from colonnade.wire.codec import decode, encode
-from colonnade.wire.hub_carrier import _bundles, _HubCarrier
-from colonnade.wire.post import Head, Post
+from colonnade.wire import Hub, codec, packets as envelope
+from colonnade.wire.codec import MAGIC, MAX_DEPTH, MAX_FRAME, MAX_VALUES, FrameReader, FrameWriter, decode, encode
+from colonnade.wire.hub_connection import _bundle_waiting, _HubCarrier
+from colonnade.wire.peer_liveness import WireLimits
+from colonnade.wire.reliable_transport import PacketHead, ReliableTransport
+from colonnade.wire.study_sessions import SessionConnection
 from colonnade.wire.tls import TlsSession
-from colonnade.wire.values import MAGIC, MAX_DEPTH, MAX_FRAME, MAX_VALUES, Reader, Writer
-from colonnade.wire.watch import Limits
 from tests.support.errors import refused
 from tests.support.wires import closed, join, people, says
 
@@ -60,13 +59,13 @@ def same(a: Any, b: Any) -> bool:
 
 def plainly(value: Any) -> bytes:
     """The frame without the shorter way that messages with one array take."""
-    writer = Writer()
+    writer = FrameWriter()
     writer.value(value, 0)
     return b"".join(writer.finish())
 
 
 def read_plainly(frame: bytes) -> Any:
-    reader = Reader(memoryview(frame))
+    reader = FrameReader(memoryview(frame))
     value = reader.value(0)
     reader.expect_end()
     return value
@@ -165,11 +164,11 @@ def test_few_heads_are_remembered_and_what_is_too_large_is_refused_by_its_size()
     assert len(codec._HEADS) <= 256
     array = np.broadcast_to(np.zeros(1), MAX_FRAME // 8 + 1)
     refused(ProtocolError, "MS120", encode, ["x", {"words": array}])
-    refused(ProtocolError, "MS061", codec._one_array, "x", "words", np.empty(MAX_FRAME, np.uint8))
+    refused(ProtocolError, "MS061", codec._encode_array, "x", "words", np.empty(MAX_FRAME, np.uint8))
     head = len(codec.encode(["kind", {"a": np.empty(0, dtype=np.uint8)}]))
     for beyond in (1, 8):
         array = np.empty(MAX_FRAME - head + beyond, dtype=np.uint8)  # memory that nobody touches
-        assert codec.single("kind", {"a": array}) is None
+        assert codec.single_array_message("kind", {"a": array}) is None
         refused(ProtocolError, "MS061", codec.encode_parts, ["kind", {"a": array}])
     assert codec._size_of("kind", "a", np.dtype(np.uint8), (MAX_FRAME - head,)) == MAX_FRAME
 
@@ -179,7 +178,7 @@ def test_a_single_array_is_passed_on_as_a_frame_would_carry_it() -> None:
     for dtype in ("<i4", "<u4", "<u8", "<f8", "<i1", "<i8", ">i8", "?", "<M8[s]", "O", "S8", "V8", "<c16"):
         for shape in (*shapes, *shapes):  # the second time its size is known
             array = np.zeros(shape, dtype)
-            single = codec.single("opening", {"words": array})
+            single = codec.single_array_message("opening", {"words": array})
             if single is None:
                 assert codec.DTYPE_CODES.get(array.dtype, 0) == 0
                 continue
@@ -194,13 +193,13 @@ def test_a_single_array_is_passed_on_as_a_frame_would_carry_it() -> None:
         {}, {"a": 1}, {"a": [np.arange(3)]}, {"a": np.array([True])}, {"a": np.array(["x"], dtype=object)},
         {"a": np.arange(6).reshape(2, 3).T}, {"a": np.arange(3), "b": np.arange(3)}, {"a": np.arange(3, dtype=">i4")},
     ]  # fmt: skip
-    assert [codec.single("kind", fields) for fields in others] == [None] * len(others)
+    assert [codec.single_array_message("kind", fields) for fields in others] == [None] * len(others)
 
 
 # --- messages in bundles
 
 
-packets = st.binary(max_size=40).map(lambda body: envelope.prefix("bank", "shop") + body)
+packets = st.binary(max_size=40).map(lambda body: envelope.envelope_prefix("bank", "shop") + body)
 
 
 @given(st.lists(packets, min_size=1, max_size=6), st.data())
@@ -212,7 +211,7 @@ def test_a_bundle_holds_its_messages_and_damage_raises_protocol_errors_only(
     whole[data.draw(st.integers(1, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
     with suppress(ProtocolError):
         for message in envelope.unbundle(bytes(whole[: data.draw(st.integers(0, len(whole)))])):
-            envelope.names(message)
+            envelope.read_names(message)
 
 
 MEANINGLESS = {
@@ -223,16 +222,16 @@ MEANINGLESS = {
     "an envelope without names": b"P",
     "a cut roster": b"H\x02a",
     "an unknown kind": b"Z",
-    "a second roster": envelope.roster(envelope.ROSTER, {"shop": 1}),
-    "own words": envelope.prefix("bank", "bank") + b"word",
-    "words for somebody else": envelope.prefix("shop", "coordinator") + b"word",
+    "a second roster": envelope.pack_roster(envelope.ROSTER, {"shop": 1}),
+    "own words": envelope.envelope_prefix("bank", "bank") + b"word",
+    "words for somebody else": envelope.envelope_prefix("shop", "coordinator") + b"word",
 }
 
 
 @pytest.mark.parametrize("message", MEANINGLESS.values(), ids=MEANINGLESS)
 def test_what_the_hub_cannot_mean_is_refused_in_its_name(message: bytes) -> None:
-    carrier = _HubCarrier("127.0.0.1:1", people().bank, people().hub, 1.0, Limits())
-    receiver = Mock(spec=Post)
+    carrier = _HubCarrier("127.0.0.1:1", people().bank, people().hub, 1.0, WireLimits())
+    receiver = Mock(spec=ReliableTransport)
     assert carrier._listen(receiver, SimpleNamespace(roster={}, messages=iter([message]))) is None
     ((error,), _) = receiver.carrier_failed.call_args
     assert isinstance(error, ProtocolError)
@@ -246,14 +245,14 @@ def _dialled(messages: list[bytes]) -> list[bytes]:
     waiting: SimpleQueue[bytes | None] = SimpleQueue()
     for message in [*messages, None]:
         waiting.put(message)
-    bundles = list(_bundles(waiting))
+    bundles = list(_bundle_waiting(waiting))
     assert waiting.empty()
     return bundles
 
 
 def _written_by_the_hub(messages: list[bytes]) -> list[bytes]:
     async def drain() -> list[bytes]:
-        connection = Connection("shop", 1)
+        connection = SessionConnection("shop", 1)
         for message in messages:
             connection.announce(message)
         return [await connection.get() for _ in range(len(messages)) if connection._waiting]
@@ -325,10 +324,10 @@ def test_a_head_is_followed_by_the_sealed_bytes(sessions: tuple[TlsSession, TlsS
 def test_a_piece_that_another_overtook_gets_the_next_number(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     bank, shop = join(hub, "bank"), join(hub, "shop")
     says(bank, shop)
-    post, heads = bank._post, list[Head]()
+    post, heads = bank._post, list[PacketHead]()
     head = post.head
 
-    def overtaken(name: str) -> Head:
+    def overtaken(name: str) -> PacketHead:
         heads.append(head(name))
         post.dispatch(name, b"")
         return heads[-1]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError, StudyError
-from colonnade.wire import Channel, Endpoint, Identity, Network, Room, RoomPlace
-from colonnade.wire.packet import Kind, unpack
+from colonnade.wire import Endpoint, Identity, InMemoryEndpoint, InMemoryNetwork, SealedChannel, SimulatedNetwork
+from colonnade.wire.packets import PacketKind, unpack_packet
 from tests.support.errors import raises, refused
 from tests.support.waiting import until
 from tests.support.wires import says
@@ -26,10 +26,10 @@ def lost(endpoint: Endpoint, peer: str, *said: Any, spare: bool = True) -> None:
         with raises(PeerLost, *said, peer) as found:
             endpoint.channel(peer).recv("x")
         assert found.value.spare == (peer if spare else None)
-    assert endpoint.lost == ((peer,) if spare else ())
+    assert endpoint.lost_peers == ((peer,) if spare else ())
 
 
-def blocks(channel: Channel) -> None:
+def blocks(channel: SealedChannel) -> None:
     """More than a window of sixteen kilobytes."""
     for _ in range(4):
         channel.send("block", array=np.zeros(1 << 12))
@@ -143,11 +143,11 @@ def test_a_cut_link_loses_and_doubles_nothing(hub_world: Any) -> None:
     bank, _, shop = hub_world.all_join()
     count = 60
 
-    def send(channel: Channel) -> None:
+    def send(channel: SealedChannel) -> None:
         for number in range(count):
             channel.send("block", number=number, array=np.full(20_000, number))
 
-    def receive(channel: Channel) -> list[int]:
+    def receive(channel: SealedChannel) -> list[int]:
         return [channel.recv("block")["number"] for _ in range(count)]
 
     channels = (bank.channel("shop"), shop.channel("bank"))
@@ -330,9 +330,9 @@ def test_a_changed_packet_is_noticed_and_a_forged_stop_not_believed(hub_world: A
     bank, _, shop = hub_world.all_join()
 
     def tamper(sender: str, receiver: str, packet: bytes) -> bytes:
-        if (sender, receiver, unpack(packet).kind) != ("bank", "shop", Kind.DATA):
+        if (sender, receiver, unpack_packet(packet).kind) != ("bank", "shop", PacketKind.DATA):
             return packet
-        return bytes((Kind.STOP,)) + packet[1:] if forged else packet[:-1] + bytes((packet[-1] ^ 1,))
+        return bytes((PacketKind.STOP,)) + packet[1:] if forged else packet[:-1] + bytes((packet[-1] ^ 1,))
 
     hub_world.tamper = tamper
     bank.channel("shop").send("note", text="hello")
@@ -343,16 +343,16 @@ def test_a_changed_packet_is_noticed_and_a_forged_stop_not_believed(hub_world: A
 # --- threads of one process, and a network that is only imagined
 
 
-def placed(*names: str, **options: Any) -> tuple[RoomPlace, ...]:
+def placed(*names: str, **options: Any) -> tuple[InMemoryEndpoint, ...]:
     """All who are in one room: the bank, the shop and maybe others."""
-    room = Room(["bank", "shop", *names], **options)
+    room = InMemoryNetwork(["bank", "shop", *names], **options)
     return tuple(room.place(name) for name in room.names)
 
 
 def test_who_has_a_place_in_a_room() -> None:
-    room = Room(["bank", "shop", "tax"])
+    room = InMemoryNetwork(["bank", "shop", "tax"])
     refused(IdentityError, ("ID039", "nobody"), room.place, "nobody")
-    refused(IdentityError, (), Room, ["bank", "no such name"])
+    refused(IdentityError, (), InMemoryNetwork, ["bank", "no such name"])
     bank = room.place("bank", ["shop"])
     refused(ConnectError, ("CN037", "bank"), room.place, "bank")
     assert bank.peers == ("shop",)
@@ -360,7 +360,7 @@ def test_who_has_a_place_in_a_room() -> None:
 
 
 def test_messages_wait_for_a_peer_that_comes_later_and_stay_when_the_sender_has_left() -> None:
-    room = Room(["bank", "shop", "tax"])
+    room = InMemoryNetwork(["bank", "shop", "tax"])
     with room.place("bank") as bank:
         bank.channel("shop").send("early", n=1)
     shop = room.place("shop")
@@ -381,7 +381,7 @@ def test_whoever_waits_for_a_spare_peer_hears_that_it_is_lost_and_closing_ends_a
         sending.result(300)
         with pytest.raises(PeerLost, match="shop is gone") as lost:
             waiting.result(300)
-        assert (lost.value.spare, shop.lost) == ("shop", ())
+        assert (lost.value.spare, shop.lost_peers) == ("shop", ())
     bank, shop = placed()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(bank.channel("shop").recv, "x")
@@ -394,13 +394,13 @@ def test_whoever_waits_for_a_spare_peer_hears_that_it_is_lost_and_closing_ends_a
 
 def test_a_round_trip_is_a_time_and_a_rate_lets_something_through() -> None:
     for seconds in (-0.1, math.inf, math.nan, True, "fast", None):
-        refused(StudyError, "ST610", Network, seconds)
+        refused(StudyError, "ST610", SimulatedNetwork, seconds)
     for rate in (0, -1.0, math.inf, math.nan, True, "fast"):
-        refused(StudyError, "ST611", Network, 0.1, bytes_per_second=rate)
+        refused(StudyError, "ST611", SimulatedNetwork, 0.1, bytes_per_second=rate)
 
 
 def test_a_round_trip_takes_at_least_its_time_and_messages_sent_together_travel_together() -> None:
-    bank, shop = placed(network=Network(0.04))
+    bank, shop = placed(network=SimulatedNetwork(0.04))
     start = time.monotonic()
     for n in range(3):
         says(bank, shop, "ping", n=n)
@@ -414,7 +414,7 @@ def test_a_round_trip_takes_at_least_its_time_and_messages_sent_together_travel_
 
 
 def test_one_uplink_serves_all_peers() -> None:
-    bank, shop, tax = placed("tax", network=Network(0.0, bytes_per_second=1e6))
+    bank, shop, tax = placed("tax", network=SimulatedNetwork(0.0, bytes_per_second=1e6))
     start = time.monotonic()
     for peer in ("shop", "tax"):
         bank.channel(peer).send("block", array=np.zeros(10_000, np.uint8))
@@ -424,7 +424,7 @@ def test_one_uplink_serves_all_peers() -> None:
 
 
 def test_a_stop_does_not_wait_for_what_is_under_way() -> None:
-    bank, shop = placed(network=Network(600.0))
+    bank, shop = placed(network=SimulatedNetwork(600.0))
     bank.channel("shop").send("slow")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(shop.channel("bank").recv, "slow")

@@ -22,26 +22,32 @@ import pytest
 
 from colonnade.errors import ConnectError, IdentityError, PeerLost, ProtocolError
 from colonnade.wire import (
-    Caller,
     Certificate,
     Hub,
+    HubClient,
+    HubService,
     Identity,
-    Service,
     certificates,
     dial,
-    hub_carrier,
-    hub_probe,
+    hub as register,
+    hub_connection,
     probe,
-    register,
-    strangers,
     tls,
+    unauthenticated,
 )
-from colonnade.wire.door import _listeners
-from colonnade.wire.hub_carrier import open_channel
-from colonnade.wire.passage import Mover, Side
-from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_lanes, places_for_strangers
-from colonnade.wire.turns import AT_ONCE, CREDIT, Tenant, Turns
-from colonnade.wire.watch import Limits
+from colonnade.wire.connection_gate import _open_listeners
+from colonnade.wire.fair_queue import AT_ONCE, CREDIT, FairQueue, QueueMember
+from colonnade.wire.hub_connection import open_channel
+from colonnade.wire.peer_liveness import WireLimits
+from colonnade.wire.tcp_proxy import ProxySocket, SocketMover
+from colonnade.wire.unauthenticated import (
+    UnauthenticatedConnection,
+    UnauthenticatedPool,
+    lane_places,
+    network_of,
+    starts_with_client_hello,
+    unauthenticated_places,
+)
 from tests.support.errors import refused
 from tests.support.waiting import until
 from tests.support.wires import SECONDS, WORDS, closed, connected, hello, join, says
@@ -106,7 +112,7 @@ def test_those_whose_clocks_differ_are_told_to_compare_them_and_strangers_are_no
     said = refused(IdentityError, "ID018", probe, hub.address, Identity.create("bank"), people.hub, 5.0)
     assert "clock" not in said
     with monkeypatch.context() as ahead:  # the hub refuses a certificate that is not valid yet, and says nothing
-        for module in (certificates, hub_probe, tls):
+        for module in (certificates, hub_connection, tls):
             ahead.setattr(module, "datetime", _Ahead)
         assert "clock" in refused(IdentityError, "ID018", probe, hub.address, people.bank, people.hub, 5.0)
     with monkeypatch.context() as ahead:  # by our clock the certificate with which the hub answers is not valid yet
@@ -151,8 +157,8 @@ def test_a_read_ends_with_its_call_and_an_answer_that_never_comes_is_not_waited_
 ) -> None:
     for called_off in (True, False):
         found = Pending()
-        monkeypatch.setattr("colonnade.wire.hub_carrier.grpc.secure_channel", lambda *_, found=found: found)
-        line = hub_carrier._Line("127.0.0.1:1", people.bank, people.hub, 1, Limits.heartbeat)
+        monkeypatch.setattr("colonnade.wire.hub_connection.grpc.secure_channel", lambda *_, found=found: found)
+        line = hub_connection._HubStream("127.0.0.1:1", people.bank, people.hub, 1, WireLimits.heartbeat)
         if called_off:  # as gRPC does it when the other side is gone
             found.cancel()
             refused(Ended, (), next, line.messages)
@@ -172,7 +178,7 @@ def test_a_dial_ends_whenever_the_hub_stops(people: Any, monkeypatch: pytest.Mon
             if stopping.ident is None:
                 stopping.start()
 
-        monkeypatch.setattr(hub_carrier, "probe", probed)
+        monkeypatch.setattr(hub_connection, "probe", probed)
         with pytest.raises((ConnectError, PeerLost)), dial(hub.address, people.bank, people.pins, **brief) as bank:
             bank.channel("shop").recv("word")
         stopping.join(SECONDS)
@@ -191,7 +197,7 @@ def test_a_dial_ends_although_the_hub_falls_silent_after_the_probe(
                 hub._loop.call_soon_threadsafe(lambda: (silent.set(), go_on.wait()))
                 silent.wait(SECONDS)
 
-        monkeypatch.setattr(hub_carrier, "probe", probe_then_freeze)
+        monkeypatch.setattr(hub_connection, "probe", probe_then_freeze)
         try:
             refused(ConnectError, "CN022", dial, hub.address, people.bank, people.pins, connect_timeout=0.2)
         finally:
@@ -211,7 +217,7 @@ async def echo(caller: str, asked: bytes) -> bytes:
     return caller.encode() + b":" + asked
 
 
-ECHO = Service("colonnade.Test", "Echo", echo, most=5 << 20)
+ECHO = HubService("colonnade.Test", "Echo", echo, most=5 << 20)
 
 
 @pytest.fixture
@@ -222,7 +228,7 @@ def standing(people: Any) -> Iterator[Hub]:
 
 
 def ask(hub: Hub, who: Identity, people: Any, body: bytes, method: str = "Echo") -> bytes:
-    with Caller(hub.address, who, people.hub) as caller:
+    with HubClient(hub.address, who, people.hub) as caller:
         return caller.ask("colonnade.Test", method, body)
 
 
@@ -230,7 +236,7 @@ def test_a_hub_may_restart_and_one_that_stays_away_is_missed(people: Any) -> Non
     hub = Hub(people.coordinator, people.pins, services=[ECHO]).start()
     bank, shop = (join(hub, name, reconnect_grace=30) for name in ("bank", "shop"))
     says(bank, shop, "one")
-    with Caller(hub.address, people.bank, people.hub) as caller:
+    with HubClient(hub.address, people.bank, people.hub) as caller:
         assert caller.ask("colonnade.Test", "Echo", b"1") == b"bank:1"
         hub.stop()
         bank.channel("shop").send("two")
@@ -346,7 +352,7 @@ def test_questions_of_any_length_are_answered_and_others_are_not(people: Any, st
 # --- who is served next: nobody who asks for little waits for those who ask for much
 
 
-async def work(turns: Turns, tenant: Tenant, cost: int, times: int, done: list[Tenant]) -> None:
+async def work(turns: FairQueue, tenant: QueueMember, cost: int, times: int, done: list[QueueMember]) -> None:
     for _ in range(times):
         await turns.wait(tenant, cost)
         done.append(tenant)
@@ -360,8 +366,8 @@ async def called_off(tasks: list[Any]) -> None:
 
 def test_one_who_asks_for_little_is_served_within_one_look_at_the_network() -> None:
     async def race() -> list[int]:
-        turns, small, done, ahead = Turns(), Tenant(), list[Tenant](), list[int]()
-        crowd = [asyncio.create_task(work(turns, Tenant(), AT_ONCE, 1000, done)) for _ in range(50)]
+        turns, small, done, ahead = FairQueue(), QueueMember(), list[QueueMember](), list[int]()
+        crowd = [asyncio.create_task(work(turns, QueueMember(), AT_ONCE, 1000, done)) for _ in range(50)]
         for _ in range(100):
             await asyncio.sleep(0)
         for _ in range(20):
@@ -379,8 +385,8 @@ def test_those_who_ask_for_much_get_the_same() -> None:
     """Whether in large pieces or in small ones, and however many of them wait."""
 
     async def race() -> list[int]:
-        turns, done, tasks = Turns(), list[Tenant](), list[Any]()
-        sizes = {Tenant(): (2, AT_ONCE), Tenant(): (64, AT_ONCE // 16), Tenant(): (8, AT_ONCE)}
+        turns, done, tasks = FairQueue(), list[QueueMember](), list[Any]()
+        sizes = {QueueMember(): (2, AT_ONCE), QueueMember(): (64, AT_ONCE // 16), QueueMember(): (8, AT_ONCE)}
         for tenant, (count, size) in sizes.items():
             tasks += [asyncio.create_task(work(turns, tenant, size, 100_000, done)) for _ in range(count)]
         while len(done) < 3000:
@@ -394,7 +400,7 @@ def test_those_who_ask_for_much_get_the_same() -> None:
 
 def test_one_who_was_idle_has_saved_little_up_and_what_was_cancelled_takes_no_turn() -> None:
     async def race() -> tuple[int, int]:
-        turns, idle, busy, done = Turns(), Tenant(), Tenant(), list[Tenant]()
+        turns, idle, busy, done = FairQueue(), QueueMember(), QueueMember(), list[QueueMember]()
         await work(turns, busy, AT_ONCE, 100, done)
         done.clear()
         await asyncio.gather(*(asyncio.create_task(work(turns, one, AT_ONCE, 50, done)) for one in (busy, idle)))
@@ -500,17 +506,17 @@ def test_addresses_that_this_machine_has_not_are_left_out(monkeypatch: pytest.Mo
         return create(at, **how)
 
     both = [(family, socket.SOCK_STREAM, 6, "", (at, 0)) for family, at in ((V4, "127.0.0.1"), (V6, "::1"))]
-    monkeypatch.setattr("colonnade.wire.door.socket.create_server", create_here)
-    monkeypatch.setattr("colonnade.wire.door.socket.getaddrinfo", lambda *_, **__: both)
-    (found,) = _listeners("localhost", 0)
+    monkeypatch.setattr("colonnade.wire.connection_gate.socket.create_server", create_here)
+    monkeypatch.setattr("colonnade.wire.connection_gate.socket.getaddrinfo", lambda *_, **__: both)
+    (found,) = _open_listeners("localhost", 0)
     assert found.family == V4
     found.close()
     for others in ({V4: code, V6: code}, {V4: errno.EADDRINUSE, V6: code}):
         absent.update(others)
-        refused(OSError, "not here", _listeners, "localhost", 0)
+        refused(OSError, "not here", _open_listeners, "localhost", 0)
 
 
-class Visitor(Stranger):
+class Visitor(UnauthenticatedConnection):
     dropped = False
 
     def drop(self) -> None:
@@ -518,34 +524,34 @@ class Visitor(Stranger):
 
 
 def test_the_oldest_of_the_fullest_address_makes_room() -> None:
-    crowd = Crowd(4)
+    crowd = UnauthenticatedPool(4)
     visitors = [Visitor(home) for home in ("a", "b", "b", "c", "c", "d")]
     for visitor in visitors:
         crowd.add(visitor)
     assert [visitor.dropped for visitor in visitors] == [False, True, False, True, False, False]
-    assert neighbourhood("2001:db8:1:2:3::4") == neighbourhood("2001:db8:1:2:ffff::") != neighbourhood("2001:db8::1")
-    assert neighbourhood("::ffff:192.0.2.7") == neighbourhood("192.0.2.7") != neighbourhood("192.0.2.8")
-    assert neighbourhood("fe80::1%eth0") == "fe80::/64"
+    assert network_of("2001:db8:1:2:3::4") == network_of("2001:db8:1:2:ffff::") != network_of("2001:db8::1")
+    assert network_of("::ffff:192.0.2.7") == network_of("192.0.2.7") != network_of("192.0.2.8")
+    assert network_of("fe80::1%eth0") == "fe80::/64"
 
 
 def test_only_the_whole_greeting_of_a_client_is_passed_on() -> None:
     whole = hello()
-    assert (begins_tls(whole), begins_tls(whole + b"more")) == (True, True)
-    assert {begins_tls(whole[:length]) for length in range(len(whole))} == {None}
+    assert (starts_with_client_hello(whole), starts_with_client_hello(whole + b"more")) == (True, True)
+    assert {starts_with_client_hello(whole[:length]) for length in range(len(whole))} == {None}
     for at in (0, 1, 5):
         for length in (at + 1, len(whole)):
             changed = bytearray(whole[:length])
             changed[at] ^= 0xFF
-            assert begins_tls(bytes(changed)) is False
-    assert begins_tls(b"\x16\x03\x01\xff\xff\x01") is False
+            assert starts_with_client_hello(bytes(changed)) is False
+    assert starts_with_client_hello(b"\x16\x03\x01\xff\xff\x01") is False
 
 
 @pytest.mark.parametrize(("allowed", "lanes"), [(256, 1), (1024, 31), (4096, 128), (20_000, 128)])
 def test_lanes_leave_descriptors_for_others(monkeypatch: pytest.MonkeyPatch, allowed: int, lanes: int) -> None:
-    assert places_for_strangers(3) >= places_for_strangers(10_000) >= 1
-    monkeypatch.setattr(strangers, "_descriptors", lambda useful: min(useful, allowed))
-    assert places_for_lanes(4, 4, 128) == lanes
-    taken = 2 * strangers.EACH * (4 + 4 * lanes + places_for_strangers(4 + 4 * lanes))
+    assert unauthenticated_places(3) >= unauthenticated_places(10_000) >= 1
+    monkeypatch.setattr(unauthenticated, "_raise_descriptor_limit", lambda useful: min(useful, allowed))
+    assert lane_places(4, 4, 128) == lanes
+    taken = 2 * unauthenticated.DESCRIPTORS_EACH * (4 + 4 * lanes + unauthenticated_places(4 + 4 * lanes))
     assert taken <= allowed
 
 
@@ -559,18 +565,18 @@ WAYS = [pytest.param(splice, id="spliced" if splice else "copied") for splice in
 class Way:
     """A way from one socket to another and back, as the door has it; who uses it holds the two outer ends."""
 
-    def __init__(self, mover: Mover, stack: ExitStack) -> None:
+    def __init__(self, mover: SocketMover, stack: ExitStack) -> None:
         self.near, near = map(stack.enter_context, _soon_full())
         self.far, far = map(stack.enter_context, _soon_full())
         self.lost: list[str] = []
-        self.near_side = Side(near, lambda: self._ends("near"))
-        self.far_side = Side(far, lambda: self._ends("far"))
+        self.near_side = ProxySocket(near, lambda: self._ends("near"))
+        self.far_side = ProxySocket(far, lambda: self._ends("far"))
         self.passed = 0
-        self.near_side.attend(lambda: self._pass(self.near_side, self.far_side, mover))
-        self.far_side.attend(lambda: self._pass(self.far_side, self.near_side, mover))
+        self.near_side.on_readable(lambda: self._pass(self.near_side, self.far_side, mover))
+        self.far_side.on_readable(lambda: self._pass(self.far_side, self.near_side, mover))
 
-    def _pass(self, source: Side, sink: Side, mover: Mover) -> None:
-        self.passed += source.pass_on(sink, mover)
+    def _pass(self, source: ProxySocket, sink: ProxySocket, mover: SocketMover) -> None:
+        self.passed += source.forward(sink, mover)
 
     def _ends(self, which: str) -> None:
         self.lost.append(which)
@@ -606,9 +612,9 @@ def _soon_full() -> tuple[socket.socket, socket.socket]:
     return ends
 
 
-def _play(splice: bool, act: Callable[[Callable[[], Way], Mover], Any]) -> None:
+def _play(splice: bool, act: Callable[[Callable[[], Way], SocketMover], Any]) -> None:
     async def run() -> None:
-        mover = Mover(splice=splice)
+        mover = SocketMover(splice=splice)
         with ExitStack() as stack:
             try:
                 await act(lambda: Way(mover, stack), mover)
@@ -632,7 +638,7 @@ def _data(size: int, seed: int = 0) -> bytes:
 
 @pytest.mark.parametrize("splice", WAYS)
 def test_all_bytes_arrive_in_order_both_ways_at_once_and_before_the_end(splice: bool) -> None:
-    async def act(open_way: Callable[[], Way], mover: Mover) -> None:
+    async def act(open_way: Callable[[], Way], mover: SocketMover) -> None:
         way, loop = open_way(), asyncio.get_running_loop()
         there, back = _data(2_000_003), _data(1_000_001, 1)
         sending = loop.sock_sendall(way.far, back)
@@ -654,7 +660,7 @@ def test_all_bytes_arrive_in_order_both_ways_at_once_and_before_the_end(splice: 
 def test_who_does_not_read_stops_its_sender_and_nobody_else(splice: bool) -> None:
     size = 10_000_000
 
-    async def act(open_way: Callable[[], Way], _: Mover) -> None:
+    async def act(open_way: Callable[[], Way], _: SocketMover) -> None:
         stuck, free = open_way(), open_way()
         sending = await stuck.filled(size)
         assert not sending.done()
@@ -669,7 +675,7 @@ def test_who_does_not_read_stops_its_sender_and_nobody_else(splice: bool) -> Non
 @pytest.mark.parametrize("splice", WAYS)
 @pytest.mark.parametrize("aborted", [True, False], ids=["aborted", "reset"])
 def test_bytes_for_a_connection_that_broke_reach_nobody_else(splice: bool, aborted: bool) -> None:
-    async def act(open_way: Callable[[], Way], _: Mover) -> None:
+    async def act(open_way: Callable[[], Way], _: SocketMover) -> None:
         broken, whole = open_way(), open_way()
         broken.far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         sending = await broken.filled(20_000_000)
@@ -698,7 +704,7 @@ def test_where_the_kernel_refuses_bytes_are_copied(call: int, monkeypatch: pytes
             raise OSError(errno.EINVAL, "not these files")
         return splice(*given, **how)
 
-    async def act(open_way: Callable[[], Way], mover: Mover) -> None:
+    async def act(open_way: Callable[[], Way], mover: SocketMover) -> None:
         way, before = open_way(), len(os.listdir("/dev/fd"))
         for seed in range(4):
             assert await way.carries(_data(1000, seed)) == _data(1000, seed)

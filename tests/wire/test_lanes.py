@@ -29,34 +29,32 @@ from hypothesis import given, strategies as st
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, ProtocolError, StudyError
 from colonnade.wire import (
-    Caller,
     Certificate,
     Endpoint,
     Hub,
+    HubClient,
     HubLimits,
+    HubService,
     Identity,
-    Service,
     certificates,
     dial,
-    envelope,
-    strangers,
+    packets,
+    unauthenticated,
     workers,
 )
 from colonnade.wire.codec import decode, encode
-from colonnade.wire.direct import Direct
-from colonnade.wire.hub_carrier import open_channel
+from colonnade.wire.direct_links import LinkCarrier
+from colonnade.wire.hub_connection import open_channel
 from colonnade.wire.identity import ConnectionCertificate, load_key
-from colonnade.wire.lanes import home_of, is_lane, lane_room, lane_topic
-from colonnade.wire.links import LinkCarrier
-from colonnade.wire.offer import Offer
-from colonnade.wire.packet import MAX_PACKET
-from colonnade.wire.quota import UNLIMITED, Account, Refusal
-from colonnade.wire.rooms import LaneLimits, Rooms
+from colonnade.wire.link_offers import DirectLinkSettings, LinkOffer
+from colonnade.wire.packets import MAX_PACKET
+from colonnade.wire.quota import UNLIMITED, HubAccount, QuotaRefusal
+from colonnade.wire.study_sessions import LaneLimits, StudyRooms, home_room, is_lane, lane_room, lane_topic
 from colonnade.wire.workers import (
     LONGEST,
     MOST_BYTES,
-    Admission,
-    Introduction,
+    WorkerAdmission,
+    WorkerIntroduction,
     WorkerKeys,
     check_introduction,
     introduce,
@@ -107,7 +105,7 @@ class Crew:
     def lane(self, lane: tuple[int, int] = (0, 1)) -> str:
         return lane_room(*lane, self.topic_of(lane), *self.options.values())
 
-    def guest(self, name: str) -> Admission:
+    def guest(self, name: str) -> WorkerAdmission:
         return self.keys[name].admission(self.told[name], PINS[name], self.topic)
 
     def sent_to(self, hub: Hub, name: str, room: str, topic: bytes = b"", **options: Any) -> Endpoint:
@@ -184,11 +182,11 @@ def test_lanes_at_two_hubs_and_one_that_dies_takes_only_its_own(people: Any, cre
             hub.stop()
 
 
-@pytest.mark.parametrize("direct", [None, Direct()], ids=["through the hub", "directly"])
+@pytest.mark.parametrize("direct", [None, DirectLinkSettings()], ids=["through the hub", "directly"])
 def test_a_worker_with_another_key_gets_neither_session_nor_link(hub: Hub, crews: list[Crew], direct: Any) -> None:
     # Another worker of the same party, which may join the room, is not the one that was introduced for this lane.
     told, other = crews
-    listens = Direct(listen="127.0.0.1:20000-29999") if direct else None
+    listens = DirectLinkSettings(listen="127.0.0.1:20000-29999") if direct else None
     shop = told.join(hub, "shop", direct=listens)
     workers = told.certificates() | {"bank": other.keys["bank"].certificate}
     bank = other.sent_to(hub, "bank", told.lane(), told.topic_of(), workers=workers, direct=direct)
@@ -197,7 +195,7 @@ def test_a_worker_with_another_key_gets_neither_session_nor_link(hub: Hub, crews
     refused(IdentityError, ("ID043", "bank"), shop.wait_for_peers, ["bank"], timeout=SECONDS)
     assert not shop.channel("bank").is_ready
     if direct:
-        assert (bank.ways["shop"].links, shop.ways["bank"].links) == (0, 0)
+        assert (bank.routes["shop"].links, shop.routes["bank"].links) == (0, 0)
     closed(bank, shop)
 
 
@@ -233,16 +231,16 @@ def test_a_worker_may_join_lanes_and_nothing_else(people: Any, crews: list[Crew]
     async def echo(caller: str, asked: bytes) -> bytes:
         return asked
 
-    crew, service = crews[0], Service("colonnade.Test", "Echo", echo)
+    crew, service = crews[0], HubService("colonnade.Test", "Echo", echo)
     guest, said = crew.guest("bank"), ("ID038", "bank")
     with Hub(people.coordinator, PINS, services=[service], lanes=True) as hub:
         head = dial(hub.address, people.bank, PINS)
         for room in ("", "another", "lane-0-1", f"{crew.lane()}0"):
             refused(IdentityError, said, crew.sent_to, hub, "bank", room)
-        with Caller(hub.address, guest, people.hub) as caller:
+        with HubClient(hub.address, guest, people.hub) as caller:
             refused(IdentityError, said, caller.ask, "colonnade.Test", "Echo", b"hello")
         # nor with a question that says it were about a lane
-        about = [(envelope.VERSION_KEY, envelope.VERSION), (envelope.ROOM_KEY, crew.lane())]
+        about = [(packets.VERSION_KEY, packets.VERSION), (packets.ROOM_KEY, crew.lane())]
         with open_channel(hub.address, guest, people.hub, 5.0) as channel:
             answers = channel.stream_stream("/colonnade.Test/Echo")(iter([b"hello"]), metadata=about)
             refused(grpc.RpcError, said, list, answers)
@@ -256,7 +254,7 @@ def test_a_hub_refuses_a_worker_that_is_out_of_date(people: Any, hub: Hub, crews
     issued = people.bank.issue_for_worker(certificates.request("bank", key), over)
     chain = certificates.chain_for_lanes(issued, key, PINS["bank"].parsed)
     shown = ConnectionCertificate(certificates.key_pem(key), chain)
-    guest = Admission(PINS["bank"], shown, datetime.now(UTC) + timedelta(hours=1))
+    guest = WorkerAdmission(PINS["bank"], shown, datetime.now(UTC) + timedelta(hours=1))
     refused(IdentityError, ("ID018", "bank"), crews[0].sent_to, hub, "bank", crews[0].lane(), guest=guest)
 
 
@@ -295,7 +293,7 @@ def test_lanes_have_a_limit_of_their_own_for_each_member_and_are_only_where_they
         refused(ConnectError, "CN041", crew.join, plain, "bank", connect_timeout=0.1)
 
 
-def greeted(offer: Offer) -> bytes:
+def greeted(offer: LinkOffer) -> bytes:
     """What somebody hears at the address of an offer who says its greeting and then listens."""
     host, _, port = offer.address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=SECONDS) as stranger:
@@ -306,32 +304,32 @@ def greeted(offer: Offer) -> bytes:
 def test_a_link_is_of_one_lane_and_of_one_worker_and_dialled_for_one_offer(
     hub: Hub, crews: list[Crew], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard, offered = list[str](), LinkCarrier.offered
+    heard, offered = list[str](), LinkCarrier.receive_offer
 
     def noted(self: LinkCarrier, peer: str, raw: bytes) -> None:
         heard.append(f"{self._name} of {peer}")
         offered(self, peer, raw)
 
-    monkeypatch.setattr(LinkCarrier, "offered", noted)
-    listens = Direct(listen="127.0.0.1:20000-65000")
+    monkeypatch.setattr(LinkCarrier, "receive_offer", noted)
+    listens = DirectLinkSettings(listen="127.0.0.1:20000-65000")
     lanes = []
     for crew in crews:
-        bank, shop = crew.join(hub, "bank", direct=Direct()), crew.join(hub, "shop", direct=listens)
+        bank, shop = crew.join(hub, "bank", direct=DirectLinkSettings()), crew.join(hub, "shop", direct=listens)
         shop.channel("bank").open()
         bank.wait_for_peers(["shop"])
         shop.wait_for_peers(["bank"])
-        until(lambda bank=bank, shop=shop: bank.ways["shop"].direct and shop.ways["bank"].direct)
+        until(lambda bank=bank, shop=shop: bank.routes["shop"].direct and shop.routes["bank"].direct)
         says(bank, shop, word=bytes(1 << 20))
-        assert bank.ways["shop"].sent >= 1 << 20
+        assert bank.routes["shop"].sent >= 1 << 20
         for place, peer in ((bank, "shop"), (shop, "bank")):
             place.channel(peer)._step()  # as a thread that waited for its turn while another one took the last step
         lanes.append((bank, shop))
     assert sorted(heard) == ["bank of shop"] * 2 + ["shop of bank"] * 2
-    first, second = (Offer.read(shop._carrier.offer("bank"), "shop") for _, shop in lanes)
-    assert len({first.secret, second.secret, Offer.read(lanes[0][1]._carrier.offer("clinic"), "shop").secret}) == 3
+    first, second = (LinkOffer.parse(shop._carrier.offer("bank"), "shop") for _, shop in lanes)
+    assert len({first.secret, second.secret, LinkOffer.parse(lanes[0][1]._carrier.offer("clinic"), "shop").secret}) == 3
     # Whoever knows the secret is answered; with that of another lane, even of the same listener, nobody is.
     assert first.check_answer(greeted(first), bytes(16))
-    assert greeted(replace(second, address=first.address)) == greeted(Offer.fresh(first.address)) == b""
+    assert greeted(replace(second, address=first.address)) == greeted(LinkOffer.fresh(first.address)) == b""
     closed(*lanes[0], *lanes[1])
 
 
@@ -404,8 +402,8 @@ def test_one_study_cannot_take_the_lanes_of_another(people: Any, standing: Hub, 
 # --- which rooms open by themselves, and how many
 
 
-def rooms(lanes: LaneLimits, *alone: Any) -> Rooms:
-    return Rooms(FOUR, lambda name: Account(name, UNLIMITED), bytes, None, lanes, *alone)
+def rooms(lanes: LaneLimits, *alone: Any) -> StudyRooms:
+    return StudyRooms(FOUR, lambda name: HubAccount(name, UNLIMITED), bytes, None, lanes, *alone)
 
 
 def test_which_rooms_open_by_themselves() -> None:
@@ -413,7 +411,7 @@ def test_which_rooms_open_by_themselves() -> None:
     found = rooms(LaneLimits(people=4), FOUR)
     found.add("", FOUR)
     for name in ("another", "lane-0-1", "lane-00-1-" + "0" * 32):
-        refused(Refusal, "CN041", found.find, name, "bank")
+        refused(QuotaRefusal, "CN041", found.find, name, "bank")
     circle = found.find(lane, "bank")
     # lanes are many, so less waits in each of them
     assert (circle.queue, found.find("", "bank").queue) == (2 * MAX_PACKET, 1 << 60)
@@ -422,14 +420,14 @@ def test_which_rooms_open_by_themselves() -> None:
     refused(IdentityError, ("ID041", "stranger"), found.find, lane, "stranger")
     found.ending = True
     assert found.find(lane, "shop") is circle
-    refused(Refusal, "CN041", found.find, other, "shop")
+    refused(QuotaRefusal, "CN041", found.find, other, "shop")
 
 
 def test_how_many_lanes_a_study_may_have(monkeypatch: pytest.MonkeyPatch, people: Any) -> None:
     lanes = LaneLimits(each=32, studies=4)
     assert [rooms(lanes).most_lanes(size) for size in (3, 8, 16, 65)] == [32, 32, 16, 3]
     # few descriptors: every study has its part of what there is, and at least one
-    monkeypatch.setattr(strangers, "_descriptors", lambda useful: min(useful, 8192))
+    monkeypatch.setattr(unauthenticated, "_raise_descriptor_limit", lambda useful: min(useful, 8192))
     with Hub(people.coordinator, PINS, rooms={}, lanes=lanes, limits=HubLimits()) as hub:
         room = 8192 - 64 - 6 * (HubLimits().all_connections(4) + 32)
         assert [hub.most_lanes(size) for size in (3, 8, 1000)] == [32, room // 48 * 8 // 32, 1]
@@ -438,8 +436,8 @@ def test_how_many_lanes_a_study_may_have(monkeypatch: pytest.MonkeyPatch, people
 
 def test_what_a_room_with_lanes_may_be() -> None:
     found, lane = rooms(LaneLimits(each=1, studies=1)), lane_room(0, 1, b"", FIRST)
-    assert (home_of(lane), home_of(lane_room(0, 1, b""))) == (FIRST, "")
-    assert [home_of(room) for room in (FIRST, f"{FIRST}.lane-0-1", f".{lane_room(0, 1, b'')}")] == [None] * 3
+    assert (home_room(lane), home_room(lane_room(0, 1, b""))) == (FIRST, "")
+    assert [home_room(room) for room in (FIRST, f"{FIRST}.lane-0-1", f".{lane_room(0, 1, b'')}")] == [None] * 3
     refused(ValueError, "VA272", lane_room, 0, 1, b"", "no/room")
     for name in (lane, lane_room(0, 1, b"")):
         refused(ProtocolError, "MS089", found.add, name, FOUR)
@@ -451,7 +449,7 @@ def test_what_a_room_with_lanes_may_be() -> None:
     found.shut(FIRST, "it is over")
     found.leave(lane)  # as whoever was in it does then
     assert (found.lanes, set(found.open)) == (0, set())
-    refused(Refusal, "CN040", found.find, lane, "bank")
+    refused(QuotaRefusal, "CN040", found.find, lane, "bank")
 
 
 # --- workers and identities: whose certificates count, who may speak for a party, where, and until when
@@ -480,17 +478,17 @@ def test_an_introduction_is_believed_for_its_study_and_its_time(bank: Any) -> No
 
 
 def test_only_the_pinned_identity_introduces_and_only_its_own(bank: Any) -> None:
-    own, other = Introduction.read(bank.raw, "bank"), WorkerKeys.create("bank")
+    own, other = WorkerIntroduction.parse(bank.raw, "bank"), WorkerKeys.create("bank")
     shop, of_shop = Identity.create("shop"), WorkerKeys.create("shop")
     # the shop's head signs its own worker under the name of the bank
     forged = shop.sign(workers._statement(other.certificate, own.connection, TOPIC, own.until))
     longer = own.until + timedelta(hours=1)
     for raw in (
         introduce(Identity.create("bank"), bank.keys.request, TOPIC, soon()),
-        Introduction(other.certificate, own.connection, own.until, own.signature).to_bytes(),
-        Introduction(own.worker, own.connection, longer, own.signature).to_bytes(),
+        WorkerIntroduction(other.certificate, own.connection, own.until, own.signature).to_bytes(),
+        WorkerIntroduction(own.worker, own.connection, longer, own.signature).to_bytes(),
         introduce(bank.keys._identity, other.request, TOPIC, soon()),  # by a worker
-        Introduction(other.certificate, own.connection, own.until, forged).to_bytes(),
+        WorkerIntroduction(other.certificate, own.connection, own.until, forged).to_bytes(),
     ):
         refused(IdentityError, "ID054", check_introduction, raw, bank.base, TOPIC)
     raw = introduce(shop, of_shop.request, TOPIC, soon())
@@ -506,7 +504,7 @@ def test_nobody_is_introduced_for_the_past_or_for_days_or_longer_than_a_certific
         refused(IdentityError, said, introduce, bank.identity, bank.keys.request, TOPIC, soon(hours))
     until = datetime.now(UTC).replace(microsecond=0) + LONGEST + certificates.CLOCK_SKEW + timedelta(hours=1)
     signature = bank.identity.sign(workers._statement(bank.keys.certificate, b"", TOPIC, until))
-    beyond = Introduction(bank.keys.certificate, b"", until, signature)
+    beyond = WorkerIntroduction(bank.keys.certificate, b"", until, signature)
     refused(IdentityError, "ID061", beyond.check, bank.base, TOPIC)
     for days in ((1, 30), (30, 1)):
         party, own = (Identity.create("bank", days=each) for each in days)
@@ -559,13 +557,13 @@ def test_a_worker_takes_its_own_introduction_only_and_does_not_dial_when_it_is_o
     assert shown.not_valid_after_utc == bank.until.replace(microsecond=0)
     refused(IdentityError, "ID047", WorkerKeys.create("bank").admission, bank.raw, bank.base, TOPIC)
     # the certificate of another worker's connection, beside our own, and one with which a worker could do too much
-    other = Introduction.read(introduce(bank.identity, WorkerKeys.create("bank").request, TOPIC, soon()), "bank")
-    own = Introduction.read(bank.raw, "bank")
+    other = WorkerIntroduction.parse(introduce(bank.identity, WorkerKeys.create("bank").request, TOPIC, soon()), "bank")
+    own = WorkerIntroduction.parse(bank.raw, "bank")
     subject, key = certificates._x509_name("bank", "link"), bank.keys._key.public_key()
     whole = certificates._connection(subject, key, soon(), bank.base.parsed).sign(bank.identity._key, None)
     for connection in (other.connection, whole.public_bytes(Encoding.DER)):
         signature = bank.identity.sign(workers._statement(own.worker, connection, TOPIC, own.until))
-        mixed = Introduction(own.worker, connection, own.until, signature).to_bytes()
+        mixed = WorkerIntroduction(own.worker, connection, own.until, signature).to_bytes()
         refused(IdentityError, "ID048", bank.keys.admission, mixed, bank.base, TOPIC)
     monkeypatch.setattr(workers, "datetime", SimpleNamespace(now=lambda tz: bank.until + timedelta(minutes=1)))
     refused(IdentityError, "ID060", admission.issue_connection_certificate)

@@ -24,15 +24,26 @@ import pytest
 
 import colonnade
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, PeerLost, PeerStopped
-from colonnade.wire import Caller, Certificate, Endpoint, Hub, HubLimits, Identity, Service, dial, envelope, quota
-from colonnade.wire.channel import _LENGTH
-from colonnade.wire.circle import Connection
-from colonnade.wire.hub_carrier import _Line, open_channel
-from colonnade.wire.packet import MAX_PACKET, Kind, Packet, pack
-from colonnade.wire.quota import Bucket
-from colonnade.wire.services import pieces
-from colonnade.wire.stream import FloodError, Inbox, Outbox
-from colonnade.wire.watch import PROGRESS, Limits, Watch
+from colonnade.wire import (
+    Certificate,
+    Endpoint,
+    Hub,
+    HubClient,
+    HubLimits,
+    HubService,
+    Identity,
+    dial,
+    packets as envelope,
+    quota,
+)
+from colonnade.wire.endpoint import _LENGTH
+from colonnade.wire.hub import split_pieces
+from colonnade.wire.hub_connection import _HubStream, open_channel
+from colonnade.wire.packets import MAX_PACKET, Packet, PacketKind, pack_packet
+from colonnade.wire.peer_liveness import PROGRESS, PeerLiveness, WireLimits
+from colonnade.wire.quota import TokenBucket
+from colonnade.wire.reliable_transport import FloodError, PacketInbox, PacketOutbox
+from colonnade.wire.study_sessions import SessionConnection
 from tests.support.errors import refused
 from tests.support.waiting import until
 from tests.support.wires import SECONDS, WORDS, Wire, closed, in_threads, join, people, says
@@ -48,7 +59,7 @@ class Patient:
         self.asked = 0
         self._go_on = asyncio.Event()
         self._loop: Any = None
-        self.service = Service("colonnade.Test", "Wait", self._wait, most=64 * MB)
+        self.service = HubService("colonnade.Test", "Wait", self._wait, most=64 * MB)
 
     async def _wait(self, caller: str, asked: bytes) -> bytes:
         self._loop = asyncio.get_running_loop()
@@ -65,9 +76,9 @@ def hub_of(patient: Patient | None = None, **options: Any) -> Hub:
     return Hub(people().coordinator, people().everybody, services=services, **{"rooms": {}, **options})
 
 
-def line(hub: Hub, name: str, room: str = "") -> _Line:
+def line(hub: Hub, name: str, room: str = "") -> _HubStream:
     """A connection that sends what it is given, and that nobody reads."""
-    found = _Line(hub.address, people().all[name], people().hub, 1, Limits.heartbeat, room)
+    found = _HubStream(hub.address, people().all[name], people().hub, 1, WireLimits.heartbeat, room)
     found.await_roster(SECONDS)
     return found
 
@@ -95,7 +106,7 @@ def flood(hub: Hub, room: str, message: bytes) -> Iterator[None]:
 
 
 def parcel(size: int) -> bytes:
-    return envelope.prefix("bank", "shop") + pack(Kind.DATA, 1, 0, 0, 0, bytes(size))
+    return envelope.envelope_prefix("bank", "shop") + pack_packet(PacketKind.DATA, 1, 0, 0, 0, bytes(size))
 
 
 TINY = envelope.bundle([parcel(0)] * (envelope.FULL_BUNDLE // (len(parcel(0)) + 4)))
@@ -143,7 +154,9 @@ def test_a_flood_in_one_room_does_not_stop_the_rounds_in_another(message: bytes,
 def test_a_participant_that_does_not_read_is_disconnected() -> None:
     with Hub(people().coordinator, people().pins, stall=0.5) as hub:
         deaf, shop, most, open_now = line(hub, "bank"), join(hub, "shop", reconnect_grace=0.5), 0, hub._rooms.open[""]
-        message = envelope.prefix("shop", "bank") + pack(Kind.DATA, 1, 0, 0, 0, bytes(MAX_PACKET - 1024))
+        message = envelope.envelope_prefix("shop", "bank") + pack_packet(
+            PacketKind.DATA, 1, 0, 0, 0, bytes(MAX_PACKET - 1024)
+        )
         end = time.monotonic() + SECONDS
         while "bank" in open_now.connections and time.monotonic() < end:
             if shop._carrier._line.backlog < 16:
@@ -161,11 +174,11 @@ def test_a_participant_that_does_not_read_is_disconnected() -> None:
 
 def test_news_does_not_pile_up_for_one_who_does_not_read() -> None:
     async def much_news() -> int:
-        deaf = Connection("bank", 1)
-        news = envelope.roster(envelope.HERE, {"shop": 1})
+        deaf = SessionConnection("bank", 1)
+        news = envelope.pack_roster(envelope.HERE, {"shop": 1})
         for _ in range(1_000_000):
             deaf.announce(news)
-            if deaf.ended.done():
+            if deaf.end_reason.done():
                 break
         return deaf._bytes
 
@@ -200,8 +213,8 @@ def test_questions_have_limits_of_number_and_memory_and_end_with_the_member() ->
     limits = HubLimits(calls=2, memory=32 * MB)
     with (
         hub_of(patient, limits=limits) as hub,
-        Caller(hub.address, known.bank, known.hub) as bank,
-        Caller(hub.address, known.shop, known.hub) as shop,
+        HubClient(hub.address, known.bank, known.hub) as bank,
+        HubClient(hub.address, known.shop, known.hub) as shop,
         ThreadPoolExecutor(4) as pool,
     ):
         asked = ("colonnade.Test", "Wait")
@@ -237,7 +250,7 @@ def test_one_who_never_ends_its_question_or_reads_its_answer_is_told() -> None:
         refused(grpc.RpcError, ("CN043", "0.3"), list, ask(half(), metadata=(VERSION,), timeout=SECONDS))
         over.set()
         hub._stall = SECONDS  # a whole question may come slowly here, and its answer may not be left
-        unread = ask(pieces(bytes(40 * MB)), metadata=(VERSION,), timeout=SECONDS)
+        unread = ask(split_pieces(bytes(40 * MB)), metadata=(VERSION,), timeout=SECONDS)
         until(lambda: patient.asked == 1)
         hub._stall = 0.3
         patient.go_on()
@@ -290,7 +303,7 @@ def test_limits_that_let_nobody_work_are_refused() -> None:
 def test_a_bucket_lets_pass_what_it_holds_and_then_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(quota, "monotonic", lambda: now[0])
-    bucket = Bucket(rate=10.0, size=20.0)
+    bucket = TokenBucket(rate=10.0, size=20.0)
     assert [bucket.take(10), bucket.take(10), bucket.take(5)] == [0, 0, 0.5]
     now[0] += 0.5
     assert [bucket.take(0), bucket.take(1000)] == [0, quota._LONGEST_PAUSE]
@@ -302,18 +315,18 @@ def test_a_bucket_lets_pass_what_it_holds_and_then_its_rate(monkeypatch: pytest.
 
 
 def packet(sequence: int, size: int) -> Packet:
-    return Packet(Kind.DATA, 1, sequence, 0, 0, memoryview(bytes(size)))
+    return Packet(PacketKind.DATA, 1, sequence, 0, 0, memoryview(bytes(size)))
 
 
-def inbox_of(packets: int = 0) -> Inbox:
+def inbox_of(packets: int = 0) -> PacketInbox:
     """An inbox with a window of four megabytes, and some packets of one."""
-    inbox = Inbox(Limits(window=4 * MB, backlog=20 * MB))
+    inbox = PacketInbox(WireLimits(window=4 * MB, backlog=20 * MB))
     for sequence in range(packets):
         assert inbox.add(packet(sequence, MB - 1024))
     return inbox
 
 
-def fill(inbox: Inbox, size: int, after: Callable[[], Any] = int) -> None:
+def fill(inbox: PacketInbox, size: int, after: Callable[[], Any] = int) -> None:
     for sequence in range(100_000):
         inbox.add(packet(sequence, size))
         after()
@@ -321,7 +334,7 @@ def fill(inbox: Inbox, size: int, after: Callable[[], Any] = int) -> None:
 
 def test_more_than_the_window_is_a_flood_unless_something_was_taken_or_granted() -> None:
     refused(FloodError, (), inbox_of(5).add, packet(5, MB))
-    for make_room in (Inbox.take, Inbox.grant):
+    for make_room in (PacketInbox.take, PacketInbox.grant):
         inbox = inbox_of(5)
         make_room(inbox)
         assert inbox.add(packet(5, MB))
@@ -349,7 +362,7 @@ def test_an_honest_peer_is_never_taken_for_a_flood(seed: int) -> None:
     """Whatever it sends, and whenever it learns what was taken."""
     random = np.random.default_rng(seed)
     window = int(random.integers(1, 64)) << 16
-    outbox, inbox = Outbox(window), Inbox(Limits(window=window, backlog=2 * window + 4 * MB))
+    outbox, inbox = PacketOutbox(window), PacketInbox(WireLimits(window=window, backlog=2 * window + 4 * MB))
     travelling: deque[tuple[int, int]] = deque()
     reports: deque[tuple[int, int]] = deque()
     sent = 0
@@ -401,7 +414,7 @@ def drip(bank: Endpoint, shop: Endpoint, what: str, number: int) -> None:
         bank._post.peer_here("shop", incarnation)
     else:
         with shop._post.changed:
-            shop._post._send("bank", Kind.ASK if what == "questions" else Kind.ACK)
+            shop._post._send("bank", PacketKind.ASK if what == "questions" else PacketKind.ACK)
 
 
 @pytest.mark.parametrize(
@@ -450,7 +463,7 @@ def test_notices_to_one_who_was_lost_are_few(ends: tuple[Endpoint, Endpoint]) ->
     bank.tolerate(["shop"])
     refused(PeerLost, ("PE017", "shop"), bank.channel("shop").recv, "word")
     before, start = bank.counters.peers["shop"].sealed_sent, time.monotonic()
-    raw = pack(Kind.ASK, 7, 0, 0, 0, b"")
+    raw = pack_packet(PacketKind.ASK, 7, 0, 0, 0, b"")
     for _ in range(20_000):
         bank._post.packet("shop", raw)
     notices = (bank.counters.peers["shop"].sealed_sent - before) // len(raw)
@@ -461,25 +474,25 @@ def test_time_starts_anew_with_progress_and_stands_still_while_a_connection_is_b
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("colonnade.wire.watch.monotonic", lambda: now)
-    watch = Watch("bank", ["shop"], Limits(timeout=10.0))
+    monkeypatch.setattr("colonnade.wire.peer_liveness.monotonic", lambda: now)
+    watch = PeerLiveness("bank", ["shop"], WireLimits(timeout=10.0))
     with watch.changed:
-        watch._joins("shop", 1)
+        watch._note_present("shop", 1)
         assert watch._patience_ends("shop", 100.0, giving=False) == 110.0
         now = 105.0
-        watch._took("shop", PROGRESS - 1)
+        watch._note_taken("shop", PROGRESS - 1)
         assert watch._patience_ends("shop", 100.0, giving=False) == 110.0
-        watch._took("shop", 1)
+        watch._note_taken("shop", 1)
         assert watch._patience_ends("shop", 100.0, giving=False) == 115.0
         now = 107.0
-        watch._gave("shop", PROGRESS)
+        watch._note_sent("shop", PROGRESS)
         assert watch._patience_ends("shop", 100.0, giving=False) == 115.0
         assert watch._patience_ends("shop", 100.0, giving=True) == 117.0
         watch.peer_gone("shop")
         now = 109.0
         watch.carrier_down("cut")
         now = 112.0
-        watch._reached({"shop": 1})
+        watch._note_connected({"shop": 1})
         assert watch._patience_ends("shop", 100.0, giving=False) == 120.0
 
 
@@ -740,8 +753,8 @@ STATEMENTS = {
     "from colonnade.wire import check_name, Network, Room, Counters": (*HEAVY, "cryptography"),
     "from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial, probe": (*HEAVY, "cryptography"),
     "from colonnade.wire import check_name": (*PARTS, "asyncio", "ssl"),
-    "import colonnade.mpc.committee, colonnade.mpc.hand, colonnade.mpc.blinding": HEAVY,
-    "import colonnade.mpc.keyvalue, colonnade.mpc.accelerator, colonnade.mpc.fixed.functions": HEAVY,
+    "import colonnade.mpc.committee, colonnade.mpc.engine, colonnade.mpc.blinding": HEAVY,
+    "import colonnade.mpc.key_value_store, colonnade.mpc.accelerator, colonnade.mpc.fixed_point.functions": HEAVY,
 }
 
 

@@ -41,27 +41,27 @@ MAY_IMPORT = {
 }
 LONGEST = 800
 MASKED = {
-    ("mpc/hand.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
-    ("mpc/hand.py", "def open_to_readers(self, shares: Shares, readers: Sequence[str]) -> Residues | None:"),
-    ("mpc/fixed/cutting.py", "opened = self.hand.open_among_seats(joined)"),
-    ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(self._joined(masked, degree), readers)"),
-    ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(own, (self.hand.name,))"),
+    ("mpc/engine.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
+    ("mpc/engine.py", "def open_to_readers(self, shares: Shares, readers: Sequence[str]) -> Residues | None:"),
+    ("mpc/fixed_point/truncation.py", "opened = self.hand.open_among_seats(joined)"),
+    ("mpc/fixed_point/truncation.py", "opened = self.hand.open_to_readers(self._joined(masked, degree), readers)"),
+    ("mpc/fixed_point/truncation.py", "opened = self.hand.open_to_readers(own, (self.hand.name,))"),
     (
-        "mpc/fixed/cutting.py",
+        "mpc/fixed_point/truncation.py",
         "words = packed.open(self._offset(number), number.cut, number.bits, me, self._told(block), factors)",
     ),
-    ("mpc/fixed/cutting.py", "return system.low_word(self.hand.open_among_seats(masked)) & low"),
-    ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(_part(masked, block), (block.king,))"),
-    ("mpc/fixed/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.hand.active)"),
+    ("mpc/fixed_point/truncation.py", "return system.low_word(self.hand.open_among_seats(masked)) & low"),
+    ("mpc/fixed_point/truncation.py", "opened = self.hand.open_to_readers(_part(masked, block), (block.king,))"),
+    ("mpc/fixed_point/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.hand.active)"),
 }
 """What seats open among themselves: numbers under masks, bits under coins."""
 REVEALS = {("protocols/roles.py", "def reveal("), ("protocols/joint_sum/engine.py", "values = me.reveal(")} | {
     (f"{folder}/programs.py", "opened = me.reveal(")
     for folder in ("kinds/regression/gradients", "kinds/synthesis/mixture", "kinds/pca/directions")
 }
-TOLD = {("protocols/roles.py", "def tell("): 1, ("kinds/glm/exchange/programs.py", "me.tell("): 3} | {
-    ("kinds/glm/kept_scores/programs.py", "me.tell("): 1,
-    ("kinds/prediction/levels/programs.py", "me.tell("): 1,
+TOLD = {("protocols/roles.py", "def tell("): 1, ("kinds/glm/programs.py", "me.tell("): 3} | {
+    ("kinds/glm/kept_scores.py", "me.tell("): 1,
+    ("kinds/prediction/quantised_answers/programs.py", "me.tell("): 1,
     ("kinds/split/embeddings/programs.py", "me.tell("): 4,
     ("kinds/split/adaptive/programs.py", "me.tell("): 2,
 }
@@ -341,7 +341,7 @@ def test_text_of_others_is_printed_through_one_function() -> None:
     }
     assert len(lines) == len(PRINTED)
     assert all(known.values()), known
-    shown = {"cli/show.py", "cli/output.py", "study/record.py", "drawing/markup.py", "models/notebook.py"}
-    assert shown | {"wire/watch.py", "wire/due.py", "wire/hub_carrier.py", "protocols/rows.py"} <= {
+    shown = {"cli/text_output.py", "cli/output.py", "study/record.py", "drawing/markup.py", "models/notebook.py"}
+    assert shown | {"wire/peer_liveness.py", "wire/codec.py", "wire/hub_connection.py", "protocols/rows.py"} <= {
         path.relative_to(SOURCE).as_posix() for path in MODULES if "harmless" in imported(path)
     }

@@ -19,11 +19,10 @@ from colonnade import PCA, Statement, errors
 from colonnade.cli.app import app
 from colonnade.cli.output import INTERNAL_ERROR
 from colonnade.models import Roster, registry
-from colonnade.study import limits, policy, sections
-from colonnade.study.alignment import section as aligning
-from colonnade.study.keys import keys_of
-from colonnade.tables import toml
-from colonnade.tables.people import population
+from colonnade.study import party_config, study_file, study_file as aligning
+from colonnade.study.study_file import task_section_of
+from colonnade.tables import schema
+from colonnade.tables.datasets import population
 from tools.pages import ROOT, blocks, named, pages, text_of
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -132,10 +131,10 @@ def parts(module: object) -> list[type[BaseModel]]:
 def test_every_key_of_study_and_party_files_is_documented() -> None:
     text = text_of("reference/*.md")
     for part in [
-        *parts(sections),
-        *parts(limits),
-        *(keys_of(row.kind) for row in registry.rows()),
-        *parts(policy),
+        *parts(study_file),
+        *parts(study_file),
+        *(task_section_of(row.kind) for row in registry.rows()),
+        *parts(party_config),
         *parts(aligning),
     ]:
         for name, field in part.model_fields.items():
@@ -146,7 +145,7 @@ def test_every_key_of_study_and_party_files_is_documented() -> None:
 
 def test_the_defaults_in_study_files_are_the_real_ones() -> None:
     text = text_of("reference/*.md")
-    for part in (keys_of("pca"), limits.LimitsPart):
+    for part in (task_section_of("pca"), study_file.LimitsSection):
         for name, field in part.model_fields.items():
             if field.is_required():
                 assert f"| `{name}` | required |" in text
@@ -160,11 +159,11 @@ def test_every_key_of_a_schema_is_documented() -> None:
     text = text_of("reference/schema.md")
     keys = {
         "type",
-        toml.DRAFTED,
+        schema.DRAFT_MARK,
         "description",
         "clip",
         "impossible",
-        *(key for known in toml._KEYS.values() for key in known),
+        *(key for known in schema._KEYS.values() for key in known),
     }
     for key in keys:
         assert f"`{key}`" in text, key

@@ -13,23 +13,19 @@ from colonnade import errors
 
 ROOT = Path(colonnade.__file__).parent
 PLANNED = {
-    "kinds/glm/exchange/bounds.py", "kinds/glm/exchange/task.py", "kinds/glm/kept_scores/task.py",
-    "kinds/glm/losses/families.py", "kinds/glm/losses/labels.py", "kinds/pca/directions/task.py",
-    "kinds/polynomial/circuit.py", "kinds/polynomial/expressions.py", "kinds/polynomial/task.py",
-    "kinds/prediction/scores/task.py", "kinds/regression/gradients/task.py", "kinds/sketch/task.py",
+    "kinds/glm/task.py", "kinds/glm/kept_scores.py",
+    "kinds/glm/families.py", "kinds/pca/task.py",
+    "kinds/polynomial/task.py", "kinds/polynomial/expressions.py", "kinds/prediction/scores/task.py", "kinds/regression/task.py", "kinds/sketch/model.py",
     "kinds/split/embeddings/schedule.py", "kinds/split/embeddings/task.py", "kinds/synthesis/mixture/families.py",
     "kinds/synthesis/mixture/learners.py", "kinds/synthesis/mixture/started.py", "kinds/synthesis/mixture/task.py",
-    "kinds/tables/marginals/blocks.py", "kinds/tables/marginals/merging.py", "kinds/tables/marginals/stages.py",
-    "kinds/tables/marginals/task.py", "protocols/align/task.py", "protocols/cost.py", "protocols/messages.py",
-    "protocols/moments/limits.py", "protocols/moments/protection.py", "protocols/moments/task.py",
-    "protocols/on_shares.py", "protocols/task.py",
+    "kinds/tables/task.py", "kinds/tables/stages.py", "protocols/align/task.py", "protocols/cost.py", "protocols/message_task.py",
+    "protocols/moments/sensitivity.py", "protocols/moments/task.py", "protocols/committee_task.py", "protocols/task.py",
 }  # fmt: skip
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
 ALONE = {
-    "cli/console.py", "cli/initialise.py", "cli/showing.py", "console/serve.py", "standing/federation.py",
-    "standing/http_server.py", "standing/scores/serving.py", "standing/talk.py", "study/local.py", "study/spec.py",
-    "wire/caller.py", "wire/door.py", "wire/health.py", "wire/hub_probe.py", "wire/identity.py", "wire/quota.py",
-    "wire/register.py", "wire/services.py",
+    "cli/console_commands.py", "cli/initialise.py", "cli/demo.py", "console/server.py", "federation/members.py",
+    "federation/http_server.py", "federation/scores/web_api.py", "federation/hub_protocol.py", "study/local.py", "study/spec.py",
+    "wire/hub_connection.py", "wire/connection_gate.py", "wire/hub.py", "wire/identity.py", "wire/quota.py",
 }  # fmt: skip
 """Modules about files, members, limits and addresses, before a study begins or beside it: they know of no table."""
 NAMES = {
@@ -42,52 +38,52 @@ NAMES = {
 """Who, and which message: names of participants, events, messages and keys."""
 PUBLIC = {
     "protocols/agreement.py": {"otherwise", "what"},  # fixed sentences, and which numbers were to be the same
-    "protocols/align/similarity.py": {"CANDIDATES_AT_MOST", "similarity"},
+    "protocols/align/fuzzy.py": {"CANDIDATES_AT_MOST", "similarity"},
     "protocols/align/programs.py": {"after", "task.at_least"},  # what was spent: a fixed sentence
     "protocols/lanes/arbiter.py": {"MOST_ATTEMPTS", "MOST_LOST", "what"},  # fixed numbers and sentences
     "protocols/lanes/workers.py": {"self._hand.name"},
-    "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
-    "kinds/glm/exchange/programs.py": {"task.rows"},
+    "protocols/compatibility.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
+    "kinds/glm/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},
-    "kinds/prediction/scores/standing.py": {"task.to"},
-    "mpc/fixed/binary.py": {"degree", "len(points)"},
-    "mpc/hand.py": {"'are' if len(self.lost) > 1 else 'is'", "enough", "left", "seats"},
+    "kinds/prediction/on_demand.py": {"task.to"},
+    "mpc/fixed_point/shared_bits.py": {"degree", "len(points)"},
+    "mpc/engine.py": {"'are' if len(self.lost) > 1 else 'is'", "enough", "left", "seats"},
     "mpc/shamir.py": {"degree", "len(points)"},
     "study/lanes/worker.py": {"_GIVEN_UP"},
-    "study/meeting.py": {"identity.name", "key"},  # a path, before anybody is connected
-    "wire/carrier.py": {"type(error).__name__"},
+    "study/connect.py": {"identity.name", "key"},  # a path, before anybody is connected
+    "wire/reliable_transport.py": {"type(error).__name__"},
     "wire/codec.py": {"MAX_FRAME"},
     "wire/hub.py": {"LOOPBACK", "account.name"},
-    "wire/hub_carrier.py": {
+    "wire/hub_connection.py": {
         "_disconnected(self._identity.name, error)", "_disconnected(self._own_name, error)",
         "harmless(error.details())", "self._address", "str(end)",
     },
-    "wire/link.py": {"self.why or 'the other end hung up'", "self.why or error.strerror or 'the connection broke'"},
-    "wire/listener.py": {"listen", "why"},  # raised before anybody is connected
-    "wire/packet.py": {"number"},
-    "wire/rooms.py": {
+    "wire/direct_links.py": {"self.why or 'the other end hung up'", "self.why or error.strerror or 'the connection broke'"},
+    "wire/direct_links.py": {"listen", "why"},  # raised before anybody is connected
+    "wire/packets.py": {"number"},
+    "wire/study_sessions.py": {
         "count", "harmless(room)", "harmless(unknown[0])", "len(self._homes)", "room", "self._closed[place]",
     },
     "wire/tls.py": {
         "clock()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",
         "self._peer.fingerprint", "_VERSION[len(_WIRE):].decode()", "theirs.decode() if known else '?'",
     },
-    "wire/values.py": {
+    "wire/codec.py": {
         "MAX_DEPTH", "MAX_FRAME", "MAX_INT_BYTES", "MAX_RANK", "MAX_VALUES", "dtype", "tag", "type(array).__name__",
         "type(key).__name__", "type(value).__name__",
     },
     "wire/workers.py": {
         "base.fingerprint", "hours", "missing[0]", "now", "self.worker.name", "until", "what", "worker.name",
     },
-    "wire/watch.py": {"_STOPPED", "grace", "idle", "self._down[1]", "timeout"},
+    "wire/peer_liveness.py": {"_STOPPED", "grace", "idle", "self._down[1]", "timeout"},
 }  # fmt: skip
 """What the study file or the code says: limits, seats, types, addresses, certificates; and how a connection broke."""
 PASSED_ON = {
-    "wire/due.py": {"error"},
-    "wire/hub_carrier.py": {"error"},
-    "wire/post.py": {"error", "flood"},
-    "wire/room.py": {"*self._lost[peer].args"},
-    "wire/watch.py": {
+    "wire/codec.py": {"error"},
+    "wire/hub_connection.py": {"error"},
+    "wire/reliable_transport.py": {"error", "flood"},
+    "wire/in_memory_network.py": {"*self._lost[peer].args"},
+    "wire/peer_liveness.py": {
         *("*self.lost[name].args", "said"),
         "f'{said}' if _STOPPED in said else f'{name}{_STOPPED}{said}'",
     },

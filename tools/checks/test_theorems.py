@@ -32,7 +32,7 @@ def ledger(book, entry):
     return book.release(entry)
 """
 WRITTEN = """
-from colonnade.privacy.rows import as_text, rounded_up
+from colonnade.privacy.statement import as_text, rounded_up
 from colonnade.report import words
 
 def rounded(row):

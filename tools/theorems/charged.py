@@ -8,25 +8,25 @@ from __future__ import annotations
 from .links import Charged, Links, Names
 
 _MOMENTS = "colonnade.protocols.moments.task:Moments"
-_DIRECTIONS = "colonnade.kinds.pca.directions.task:Directions"
-_GRADIENTS = "colonnade.kinds.regression.gradients.task:Gradients"
-_EXCHANGE = "colonnade.kinds.glm.exchange.task:Exchange"
-_KEPT = "colonnade.kinds.glm.kept_scores.task:KeptScoresTask"
+_DIRECTIONS = "colonnade.kinds.pca.task:SubspaceIteration"
+_GRADIENTS = "colonnade.kinds.regression.task:GradientTask"
+_EXCHANGE = "colonnade.kinds.glm.task:Exchange"
+_KEPT = "colonnade.kinds.glm.kept_scores:KeptScoresTask"
 _POLYNOMIALS = "colonnade.kinds.polynomial.task:Polynomials"
 _SCORES = "colonnade.kinds.prediction.scores.task:Scores"
-_LEVELS = "colonnade.kinds.prediction.levels.task:Levels"
-_MARGINALS = "colonnade.kinds.tables.marginals.task:Marginals"
-_STAGED = "colonnade.kinds.tables.marginals.stages:StagedMarginals"
+_LEVELS = "colonnade.kinds.prediction.quantised_answers.task:QuantisedAnswers"
+_MARGINALS = "colonnade.kinds.tables.task:Marginals"
+_STAGED = "colonnade.kinds.tables.stages:StagedMarginals"
 _MIXTURE = "colonnade.kinds.synthesis.mixture.task:Mixture"
 _STARTED = "colonnade.kinds.synthesis.mixture.started:StartedMixture"
-_CHARGED = "colonnade.protocols.moments.charged:ChargedMoments"
+_CHARGED = "colonnade.protocols.moments.task:ChargedMoments"
 _EMBEDDINGS = "colonnade.kinds.split.embeddings.task:Embeddings"
 _NEW = "colonnade.kinds.split.embeddings.task:NewEmbeddings"
 _ADAPTIVE = "colonnade.kinds.split.adaptive.task:Adaptive"
-_SKETCH = "colonnade.kinds.sketch.task:Sketch"
+_SKETCH = "colonnade.kinds.sketch.model:SketchTask"
 
-_NORMAL = "colonnade.protocols.moments.limits:normal_release"
-_LAPLACE = "colonnade.protocols.moments.limits:laplace_release"
+_NORMAL = "colonnade.protocols.moments.sensitivity:normal_release"
+_LAPLACE = "colonnade.protocols.moments.sensitivity:laplace_release"
 
 _SECOND_MOMENTS = Links(
     (
@@ -38,7 +38,7 @@ _SECOND_MOMENTS = Links(
     (
         "colonnade.privacy.sensitivity.moments:moments_sensitivity",
         "colonnade.privacy.sensitivity.moments:changed_columns_sensitivity",
-        "colonnade.protocols.moments.limits:normal_release",
+        "colonnade.protocols.moments.sensitivity:normal_release",
     ),
     (
         "tests/privacy/test_sensitivity.py::test_moments_move_no_further_than_claimed",
@@ -51,14 +51,14 @@ _HIDDEN_MOMENTS = Links(
         "moments-sensitivity#3-one-row-replaced-2-not-2",
         "hidden-members#3-how-far-the-release-moves|Theorem 1",
     ),
-    ("colonnade.protocols.moments.limits:Limits.changed",),
+    ("colonnade.protocols.moments.sensitivity:MomentsBounds.changed",),
     ("tests/protocols/moments/test_moments.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",),
 )
 _GROUPS = Links(
     ("functional-sensitivity#7-groups-of-columns|Theorem (one row's groups replaced)",),
     (
-        "colonnade.privacy.sensitivity.functional:grouped_l1",
-        "colonnade.privacy.sensitivity.functional:grouped_replace_l1",
+        "colonnade.privacy.sensitivity.moments:grouped_l1",
+        "colonnade.privacy.sensitivity.moments:grouped_replace_l1",
     ),
     (
         "tests/privacy/test_sensitivity.py::test_no_corner_moves_further_than_the_bound",
@@ -70,7 +70,7 @@ _HIDDEN_GROUPS = Links(
         "functional-sensitivity#7-groups-of-columns|Theorem (one row's groups replaced)",
         "hidden-members#3-how-far-the-release-moves|Theorem 2",
     ),
-    ("colonnade.protocols.moments.limits:Limits.replaced_l1",),
+    ("colonnade.protocols.moments.sensitivity:MomentsBounds.replaced_l1",),
     (
         "tests/protocols/moments/test_moments.py::test_a_row_that_disappears_may_move_more_than_one_that_is_replaced",
         "tests/protocols/moments/test_moments.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",
@@ -82,9 +82,9 @@ _SCALES = Links(
         "functional-sensitivity#8-one-partys-columns-and-parties-that-name-their-own-noise|Theorem",
     ),
     (
-        "colonnade.protocols.moments.limits:Limits.added_l1",
-        "colonnade.protocols.moments.limits:Limits.replaced_l1",
-        "colonnade.protocols.moments.protection:with_own_budgets",
+        "colonnade.protocols.moments.sensitivity:MomentsBounds.added_l1",
+        "colonnade.protocols.moments.sensitivity:MomentsBounds.replaced_l1",
+        "colonnade.protocols.moments.task:with_own_budgets",
     ),
     (
         "tests/protocols/moments/test_laws.py::test_bottom_up_laplace_noise_keeps_every_partys_epsilon",
@@ -96,7 +96,7 @@ _HIDDEN_SCALES = Links(
         "functional-sensitivity#5-several-scales",
         "hidden-members#3-how-far-the-release-moves|Theorem 2",
     ),
-    ("colonnade.protocols.moments.limits:Limits.replaced_l1",),
+    ("colonnade.protocols.moments.sensitivity:MomentsBounds.replaced_l1",),
     ("tests/protocols/moments/test_moments.py::test_every_record_moves_the_entries_of_all_scales",),
 )
 _FIXED = "fixed-batches#theorem"
@@ -109,7 +109,7 @@ _BATCH_GRADIENTS = Links(
     ),
     (
         "colonnade.kinds.regression.sensitivity:gradient_sensitivity",
-        "colonnade.kinds.regression.gradients.task:Gradients.sensitivity",
+        "colonnade.kinds.regression.task:GradientTask.sensitivity",
     ),
     (
         "tests/kinds/regression/test_gradients.py::test_no_integer_row_moves_a_gradient_further",
@@ -157,7 +157,7 @@ _TOLD = Links(
 )
 _TOTAL = Links(
     ("moments-sensitivity#9-other-sums",),
-    ("colonnade.privacy.sensitivity.exact:Sensitivity.from_l2", "colonnade.kinds.sketch.task:Sketch.sensitivity"),
+    ("colonnade.privacy.sensitivity.exact:Sensitivity.from_l2", "colonnade.kinds.sketch.model:SketchTask.sensitivity"),
     (
         "tests/privacy/test_theory.py::test_no_integer_vector_is_longer_than_its_sensitivity_says",
         "tests/kinds/sketch/test_sketch.py::test_a_sketch_of_gradients_costs_what_gradients_cost",
@@ -228,7 +228,7 @@ CHARGED = (
         f"{_EXCHANGE}._event",
         Links(
             ("alternating-fits#2-the-active-party|Theorem A", "glm-families#1-clipped-slopes|Lemma 1"),
-            ("colonnade.kinds.glm.sensitivity_alternating:active_fits_squared",),
+            ("colonnade.kinds.glm.sensitivity:active_fits_squared",),
             ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
@@ -239,7 +239,7 @@ CHARGED = (
         f"{_EXCHANGE}._event",
         Links(
             ("alternating-fits#3-a-passive-party|Theorem P",),
-            ("colonnade.kinds.glm.sensitivity_alternating:passive_fits_squared",),
+            ("colonnade.kinds.glm.sensitivity:passive_fits_squared",),
             ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
@@ -251,8 +251,8 @@ CHARGED = (
         Links(
             ("alternating-fits#4-what-else-follows",),
             (
-                "colonnade.kinds.glm.sensitivity_alternating:passive_fits_weights",
-                "colonnade.kinds.glm.sensitivity_alternating:active_fits_weights",
+                "colonnade.kinds.glm.sensitivity:passive_fits_weights",
+                "colonnade.kinds.glm.sensitivity:active_fits_weights",
             ),
             ("tests/kinds/glm/test_audit.py::test_weights_move_within_the_ball",),
             besides=(
@@ -267,7 +267,7 @@ CHARGED = (
         f"{_EXCHANGE}._event",
         Links(
             ("exchange-sensitivity#2-the-theorem|Theorem H",),
-            ("colonnade.kinds.glm.sensitivity_exchange:passive_squared",),
+            ("colonnade.kinds.glm.sensitivity:passive_squared",),
             ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
@@ -278,7 +278,7 @@ CHARGED = (
         f"{_EXCHANGE}._event",
         Links(
             ("exchange-sensitivity#2-the-theorem|Theorem H", "glm-families#1-clipped-slopes|Lemma 1"),
-            ("colonnade.kinds.glm.sensitivity_exchange:active_squared",),
+            ("colonnade.kinds.glm.sensitivity:active_squared",),
             ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
@@ -289,7 +289,7 @@ CHARGED = (
         f"{_EXCHANGE}._event",
         Links(
             (_EXCHANGED,),
-            ("colonnade.kinds.glm.sensitivity_exchange:weights_sensitivity",),
+            ("colonnade.kinds.glm.sensitivity:weights_sensitivity",),
             ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
             besides=(
                 "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
@@ -303,7 +303,7 @@ CHARGED = (
         f"{_KEPT}._event",
         Links(
             (_EXCHANGED, "alternating-fits#4-what-else-follows"),
-            ("colonnade.kinds.glm.plan:senders", f"{_KEPT}.weights_event"),
+            ("colonnade.kinds.glm.planning:senders", f"{_KEPT}.weights_event"),
             (
                 "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
                 "tests/kinds/glm/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
@@ -353,7 +353,7 @@ CHARGED = (
         f"{_SCORES}.event",
         Links(
             ("joint-prediction#2-the-box", "joint-prediction#3-theorem-with-noise"),
-            ("colonnade.kinds.prediction.bounds:part_of", f"{_SCORES}.event"),
+            ("colonnade.kinds.prediction.model:bound_score_part", f"{_SCORES}.event"),
             (
                 "tests/kinds/prediction/test_model.py::test_no_row_leaves_the_bounds",
                 "tests/kinds/prediction/test_scores.py::"
@@ -383,7 +383,7 @@ CHARGED = (
         f"{_LEVELS}.event_of",
         Links(
             ("levels-of-scores#2-theorem", "randomised-response#theorem"),
-            (f"{_LEVELS}.odds", "colonnade.privacy.noise.response:odds_for"),
+            (f"{_LEVELS}.odds", "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon"),
             (
                 "tests/kinds/prediction/test_scores.py::"
                 "test_epsilon_is_shared_by_those_who_are_asked_and_never_exceeded",
@@ -502,7 +502,7 @@ CHARGED = (
         Links(
             ("randomised-response#theorem", "embedding-releases#4-who-sees-what"),
             (
-                "colonnade.privacy.noise.response:odds_for",
+                "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon",
                 "colonnade.privacy.releases:RandomisedResponse.epsilon",
             ),
             (
@@ -603,7 +603,7 @@ CHARGED = (
 )
 
 SERVING = {
-    "colonnade.protocols.align.task:Aligning": "it has no epsilon; its statement says what it tells",
+    "colonnade.protocols.align.task:AlignmentTask": "it has no epsilon; its statement says what it tells",
     "colonnade.protocols.lanes.lane:LaneTask": "a part of a task, whose events are charged once",
-    "colonnade.kinds.prediction.scores.standing:StandingScores": "those of scores, as often as a day allows",
+    "colonnade.kinds.prediction.on_demand:StandingScores": "those of scores, as often as a day allows",
 }

@@ -38,7 +38,7 @@ FIGURES = (
         "the noise of all owners together has the law of the event, up to 2^-128 a draw",
         Links(
             ("exact-samplers#the-sampler|Theorem", "exact-samplers#the-tail"),
-            ("colonnade.privacy.additive:AdditiveNoise.release", "colonnade.privacy.additive:AdditiveNoise.draw"),
+            ("colonnade.privacy.noise_laws:AdditiveNoise.release", "colonnade.privacy.noise_laws:AdditiveNoise.draw"),
             (
                 "tests/privacy/test_events.py::test_the_parts_of_all_owners_have_the_variance_that_is_claimed",
                 "tests/privacy/test_events.py::test_a_release_says_what_each_owner_adds_and_how_far_a_person_moves_it",
@@ -52,7 +52,10 @@ FIGURES = (
         "told numbers are put on a grid before noise",
         Links(
             ("grid-noise#proposition-what-rounding-costs",),
-            ("colonnade.privacy.noise.grid:Grid.sensitivity_squared", "colonnade.protocols.messages:told_event"),
+            (
+                "colonnade.privacy.noise.local_mechanisms:Grid.sensitivity_squared",
+                "colonnade.protocols.message_task:message_event",
+            ),
             (
                 "tests/privacy/test_grid.py::test_rounding_adds_at_most_one_step_a_coordinate",
                 "tests/privacy/test_grid.py::test_sensitivity_is_rounded_up_and_by_less_than_one",
@@ -67,7 +70,7 @@ FIGURES = (
         "releases without delta: discrete Laplace noise, randomised response",
         Links(
             ("pure-epsilon#two-mechanisms", "pure-epsilon#the-extreme-pair|Theorem"),
-            ("colonnade.privacy.accountant:Pure",),
+            ("colonnade.privacy.accountant:PureProfile",),
             (
                 "tests/privacy/test_sampling.py::test_the_curve_of_a_pure_release_is_that_of_randomised_response",
                 "tests/privacy/test_theory.py::test_the_curve_of_a_pure_epsilon_is_that_of_two_coins",
@@ -88,7 +91,7 @@ FIGURES = (
                 "laplace-shares#at-least-one-whole-variable-left|Theorem",
                 "laplace-shares#less-than-one-variable-left|Theorem (many coordinates)",
             ),
-            ("colonnade.privacy.events:view", "colonnade.privacy.routes.laplace:generalised_laplace_epsilon"),
+            ("colonnade.privacy.events:view", "colonnade.privacy.noise.mass_functions:generalised_laplace_epsilon"),
             (
                 "tests/privacy/test_events.py::test_laplace_noise_protects_while_one_whole_variable_is_left",
                 "tests/privacy/test_theory.py::test_the_code_is_the_formula_rounded_up",
@@ -107,7 +110,7 @@ FIGURES = (
                 "discrete-gaussian-renyi#theorem-3-the-same-for-many-coordinates|Theorem 3",
                 "pure-epsilon#the-extreme-pair|Theorem",
             ),
-            ("colonnade.privacy.routes.renyi:release_rdp", "colonnade.privacy.routes.renyi:Renyi"),
+            ("colonnade.privacy.accounting.renyi:release_rdp", "colonnade.privacy.accounting.renyi:RenyiProfile"),
             (
                 "tests/privacy/test_accountant.py::test_the_renyi_bound_holds_for_the_exact_divergence",
                 "tests/privacy/test_accountant.py::test_the_bounds_for_sums_hold_for_the_exact_divergence",
@@ -127,9 +130,9 @@ FIGURES = (
                 "pure-epsilon#together-with-an-ε-δ-mechanism|Proposition",
             ),
             (
-                "colonnade.privacy.additive:kappa",
-                "colonnade.privacy.routes.gaussian:gaussian_epsilon",
-                "colonnade.privacy.accountant:Shifted",
+                "colonnade.privacy.noise_laws:skellam_gaussian_gap",
+                "colonnade.privacy.accounting.gaussian:gaussian_epsilon",
+                "colonnade.privacy.accountant:ShiftedProfile",
             ),
             (
                 "tests/privacy/test_accountant.py::test_lemma_t_on_exact_probabilities",
@@ -147,9 +150,9 @@ FIGURES = (
         Links(
             ("known-coins#theorem", "known-coins#rényi-form"),
             (
-                "colonnade.privacy.routes.coins:GaussianMixture",
-                "colonnade.privacy.routes.coins:RenyiMixture",
-                "colonnade.privacy.routes.renyi:known_batch_rdp",
+                "colonnade.privacy.accounting.gaussian_transfer:GaussianMixture",
+                "colonnade.privacy.accounting.gaussian_transfer:RenyiMixture",
+                "colonnade.privacy.accounting.renyi:known_batch_rdp",
             ),
             (
                 "tests/privacy/test_sampling.py::test_known_coins_against_exact_sums",
@@ -165,7 +168,7 @@ FIGURES = (
         "batches whose coins the observer does not know",
         Links(
             ("poisson-sampling#theorem",),
-            ("colonnade.privacy.routes.renyi:secret_batch_rdp",),
+            ("colonnade.privacy.accounting.renyi:secret_batch_rdp",),
             ("tests/privacy/test_sampling.py::test_a_secret_batch_of_skellam_noise",),
             besides=("tests/privacy/test_sampling.py::test_removing_meets_the_formula_exactly_and_adding_stays_below",),
         ),
@@ -176,7 +179,7 @@ FIGURES = (
         "disjoint public batches: a person pays for epochs, not for openings",
         Links(
             ("fixed-batches#theorem", "fixed-batches#what-has-to-be-true-of-the-batches"),
-            ("colonnade.privacy.releases:Repeated",),
+            ("colonnade.privacy.releases:RepeatedRelease",),
             (
                 "tests/privacy/test_theory.py::test_a_repeated_release_costs_what_as_many_releases_cost",
                 "tests/kinds/regression/test_gradients.py::test_the_event_says_what_happens",
@@ -195,8 +198,8 @@ FIGURES = (
                 "privacy-loss-distributions#floating-point|Theorem E",
             ),
             (
-                "colonnade.privacy.routes.losses:LossDistribution",
-                "colonnade.privacy.routes.rounds:one_round",
+                "colonnade.privacy.accounting.loss_distributions:LossDistribution",
+                "colonnade.privacy.accounting.loss_distributions:round_losses",
             ),
             (
                 "tests/privacy/test_theory.py::test_losses_of_pure_rounds_are_those_of_binomial_sums",
@@ -216,7 +219,7 @@ FIGURES = (
         "replacing a person in secret batches: removing one and adding another",
         Links(
             ("replacing-and-groups#replace-is-remove-and-add|Proposition",),
-            ("colonnade.privacy.accountant:Twice",),
+            ("colonnade.privacy.accountant:DoubledProfile",),
             ("tests/privacy/test_sampling.py::test_replacing_with_secret_coins_costs_twice",),
             "arithmetic",
             ("tests/privacy/test_theory.py::test_replacing_costs_at_most_a_removal_and_an_addition",),
@@ -242,7 +245,7 @@ FIGURES = (
         "the sampler's distance from its law, and the largest epsilon that it leaves",
         Links(
             ("observers#the-samplers-distance-is-part-of-δ", "exact-samplers#the-largest-epsilon"),
-            ("colonnade.privacy.accountant:Shifted", "colonnade.privacy.accountant:ceiling"),
+            ("colonnade.privacy.accountant:ShiftedProfile", "colonnade.privacy.accountant:ceiling"),
             (
                 "tests/privacy/test_accountant.py::test_the_sampler_distance_is_charged",
                 "tests/privacy/test_calibrate.py::test_a_release_that_would_need_more_says_so",
@@ -260,9 +263,9 @@ FIGURES = (
                 "active-security#10-distances",
             ),
             (
-                "colonnade.privacy.accountant:Shifted",
+                "colonnade.privacy.accountant:ShiftedProfile",
                 "colonnade.kinds.synthesis.mixture.task:Mixture.distance",
-                "colonnade.protocols.on_shares:OnShares.shown_by_proofs",
+                "colonnade.protocols.committee_task:CommitteeTask.shown_by_proofs",
             ),
             (
                 "tests/privacy/test_accountant.py::test_what_is_lost_is_added_to_delta_as_it_is",
@@ -291,7 +294,7 @@ FIGURES = (
         "one row for each observer, and the largest of them",
         Links(
             ("observers#neighbouring-relations", "observers#coalitions-in-large-studies"),
-            ("colonnade.privacy.statement:Statement.of", "colonnade.privacy.largest:Largest.of"),
+            ("colonnade.privacy.statement:Statement.of", "colonnade.privacy.statement_summary:LargestEpsilon.of"),
             (
                 "tests/privacy/test_statement.py::test_one_row_for_each_observer_the_unprotected_included",
                 "tests/privacy/test_observers.py::test_nobody_within_the_threshold_learns_more_than_the_table_says",
@@ -305,7 +308,7 @@ FIGURES = (
         "a printed epsilon is rounded up",
         Links(
             ("observers#assumptions-printed-with-every-statement",),
-            ("colonnade.privacy.rows:rounded_up", "colonnade.report.words:epsilon"),
+            ("colonnade.privacy.statement:format_rounded_up", "colonnade.report.wording:epsilon"),
             (
                 "tests/privacy/test_statement.py::test_epsilon_is_rounded_up",
                 "tests/report/test_page.py::test_epsilon_and_its_factor_are_never_rounded_down",
@@ -318,7 +321,7 @@ FIGURES = (
         "the least noise that keeps every budget, and the observer who decides it",
         Links(
             ("observers#a-view|Proposition",),
-            ("colonnade.privacy.calibrate:least_noise", "colonnade.privacy.calibrate:binding"),
+            ("colonnade.privacy.calibrate:least_noise", "colonnade.privacy.calibrate:binding_budget"),
             (
                 "tests/privacy/test_calibrate.py::test_the_noise_is_enough_and_hardly_more",
                 "tests/privacy/test_calibrate.py::test_every_budget_is_met",
@@ -331,7 +334,7 @@ FIGURES = (
         "how far odds about a person may rise, and chances of conclusions",
         Links(
             ("beliefs#1-conclusions", "beliefs#2-odds|Proposition"),
-            ("colonnade.privacy.beliefs:log_odds", "colonnade.privacy.beliefs:bound"),
+            ("colonnade.privacy.statement_summary:log_odds", "colonnade.privacy.statement_summary:bound_log_odds"),
             (
                 "tests/privacy/test_statement.py::test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not",
                 "tests/privacy/test_statement.py::test_a_statement_bounds_odds_for_every_observer",
@@ -363,7 +366,7 @@ FIGURES = (
         "what messages and kept weights tell about one party's columns alone",
         Links(
             ("alternating-fits#4-what-else-follows", _EXCHANGED),
-            ("colonnade.kinds.glm.guarantees:protection", "colonnade.kinds.glm.guarantees:Guarantees"),
+            ("colonnade.kinds.glm.preflight:protection", "colonnade.kinds.glm.preflight:Guarantees"),
             ("tests/kinds/glm/test_glm.py::test_all_that_leaves_a_party_costs_what_its_releases_cost_together",),
             "arithmetic",
             ("tests/kinds/glm/test_glm.py::test_guarantees_have_a_row_for_everything",),
@@ -374,7 +377,7 @@ FIGURES = (
         "steps do not tell how a fit went",
         Links(
             ("alternating-fits#6-every-fit-ends-and-in-as-many-steps|Proposition",),
-            ("colonnade.kinds.glm.exchange.fits:certified_fit",),
+            ("colonnade.kinds.glm.fits:certified_fit",),
             (
                 "tests/kinds/glm/test_exchange.py::test_a_table_takes_as_many_steps_as_its_neighbours",
                 "tests/kinds/glm/test_exchange.py::test_proven_steps_depend_on_public_bounds_alone_and_grow_with_them",
@@ -405,7 +408,7 @@ FIGURES = (
         "what somebody learned from all studies in a ledger, or in one process",
         Links(
             ("across-studies#an-observer-is-a-set-of-keys|Proposition", "across-studies#which-groups"),
-            ("colonnade.privacy.ledger:Ledger.totals", "colonnade.privacy.ledger.groups:seen_by"),
+            ("colonnade.privacy.ledger:Ledger.totals", "colonnade.privacy.ledger.coalitions:views_of_group"),
             (
                 "tests/privacy/test_ledger.py::test_studies_compose_by_the_accountant_not_by_addition",
                 "tests/privacy/test_ledger.py::test_more_members_never_learn_less_and_all_others_learn_most",
@@ -421,9 +424,9 @@ FIGURES = (
             ("across-studies#which-groups", "across-studies#sums-of-what-was-composed-before"),
             (
                 "colonnade.privacy.ledger:Ledger.left",
-                "colonnade.privacy.ledger.caps:Accounts.remainders",
-                "colonnade.privacy.ledger.caps:Accounts.refusals",
-                "colonnade.privacy.ledger.costs:keeps",
+                "colonnade.privacy.ledger.caps:SpendingAccounts.remainders",
+                "colonnade.privacy.ledger.caps:SpendingAccounts.refusals",
+                "colonnade.privacy.ledger.cost_cache:keeps_cap",
             ),
             (
                 "tests/privacy/test_ledger.py::test_what_is_left_of_each_cap",
@@ -438,10 +441,10 @@ FIGURES = (
         "scores on demand: a day is charged as if everybody were asked about as often as allowed",
         Links(
             ("joint-prediction#6-questions-that-are-asked-one-after-the-other|Theorem",),
-            ("colonnade.standing.scores.allowance:days_worth",),
-            ("tests/standing/scores/test_session.py::test_a_day_costs_what_as_many_questions_about_one_person_cost",),
+            ("colonnade.federation.scores.answer_quota:day_events",),
+            ("tests/federation/scores/test_session.py::test_a_day_costs_what_as_many_questions_about_one_person_cost",),
             besides=(
-                "tests/standing/scores/test_session.py::"
+                "tests/federation/scores/test_session.py::"
                 "test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart",
                 "tests/kinds/prediction/test_scores.py::test_asking_twice_composes",
             ),
@@ -453,7 +456,7 @@ FIGURES = (
         "what is opened to a party alone is not charged to it, and functions of releases are free",
         Links(
             ("observers#a-view|Proposition", "alternating-fits#4-what-else-follows"),
-            ("colonnade.study.policy:PartyConfig.charged", "colonnade.privacy.events:check_sources"),
+            ("colonnade.study.party_config:PartyConfig.charged", "colonnade.privacy.events:check_sources"),
             (
                 "tests/study/test_model_studies.py::test_a_noisy_prediction_is_charged_to_those_who_tell",
                 "tests/privacy/test_theory.py::test_post_processing_is_free_only_for_those_who_received_its_source",
@@ -468,7 +471,7 @@ FIGURES = (
         "a lower bound on epsilon from samples, beside what is promised",
         Links(
             ("audits#the-audit|Theorem A", "audits#the-audit|Theorem B"),
-            ("colonnade.audit.distinguish:profile_audit",),
+            ("colonnade.audit.lower_bounds:profile_audit",),
             (
                 "tests/audit/test_distinguish.py::test_the_epsilon_bound_is_seldom_above_the_truth",
                 "tests/audit/test_distinguish.py::test_false_alarms_are_rarer_than_promised",
@@ -485,8 +488,8 @@ FIGURES = (
                 "audits#what-a-promise-leaves-to-any-attack|Theorem D",
             ),
             (
-                "colonnade.audit.attacks.promises:Promise.of",
-                "colonnade.audit.attacks.promises:label_accuracy",
+                "colonnade.audit.attacks.membership:Promise.of",
+                "colonnade.audit.attacks.membership:label_accuracy",
             ),
             (
                 "tests/audit/test_attacks.py::test_one_epsilon_bounds_accuracy_and_hits",
@@ -504,31 +507,35 @@ PRINTED = (
     # the statement itself
     Printed("colonnade.privacy.statement:Statement.__str__", "the table of observers", _STUDY),
     Printed("colonnade.privacy.statement:Statement._repr_html_", "the same in notebooks", _STUDY),
-    Printed("colonnade.privacy.rows:_cells", "a row of that table", _STUDY),
-    Printed("colonnade.privacy.rows:Row.to_dict", "a row in a record, not rounded", ("statement",)),
+    Printed("colonnade.privacy.statement:_cells", "a row of that table", _STUDY),
+    Printed("colonnade.privacy.statement:StatementRow.to_dict", "a row in a record, not rounded", ("statement",)),
     Printed("colonnade.privacy.pictures:_bar", "bars of a statement or a ledger", ("statement", "caps", "rounding")),
-    Printed("colonnade.privacy.calibrate:Binding.__str__", "the budget that decides the noise", ("budget", "rounding")),
-    Printed("colonnade.privacy.calibrate:Binding.to_dict", "the same in a record", ("budget",)),
-    Printed("colonnade.privacy.calibrate:Binding.limited", "the largest epsilon of a sampler", ("sampler",)),
+    Printed(
+        "colonnade.privacy.calibrate:BindingBudget.__str__", "the budget that decides the noise", ("budget", "rounding")
+    ),
+    Printed("colonnade.privacy.calibrate:BindingBudget.to_dict", "the same in a record", ("budget",)),
+    Printed("colonnade.privacy.calibrate:BindingBudget.limited", "the largest epsilon of a sampler", ("sampler",)),
     Printed("colonnade.privacy.accountant:_above_ceiling", "why no epsilon is finite", ("sampler",)),
-    Printed("colonnade.privacy.additive:DiscreteLaplace.seen", "what one number would cost at least", ("laplace",)),
+    Printed("colonnade.privacy.noise_laws:DiscreteLaplace.seen", "what one number would cost at least", ("laplace",)),
     Printed("colonnade.privacy.ledger.caps:_sentence", "why a cap refuses a study", ("caps", "rounding")),
     # terminal
-    Printed("colonnade.cli.show:binding", "preflight: who decides the noise", ("budget", "rounding")),
-    Printed("colonnade.cli.show:curves", "delta at some epsilons, in JSON", ("epsilon",)),
-    Printed("colonnade.cli.show:curve_table", "delta at some epsilons", ("epsilon",)),
-    Printed("colonnade.cli.standing:_largest", "proposals: the largest epsilon, in JSON", ("statement",)),
-    Printed("colonnade.cli.standing:_price", "proposals: the largest epsilon", _STUDY),
-    Printed("colonnade.cli.standing:_left", "proposals: what is spent and left", ("caps", "rounding")),
-    Printed("colonnade.cli.audit:verdict_table", "promised and shown, for each game", ("epsilon", "audit", "rounding")),
-    Printed("colonnade.study.book:text", "a ledger: totals", _LEDGER),
-    Printed("colonnade.study.book:_few", "a ledger: the largest of the rest", _LEDGER),
-    Printed("colonnade.study.book:_line", "a ledger: what is left of a cap", ("caps", "rounding")),
+    Printed("colonnade.cli.text_output:binding", "preflight: who decides the noise", ("budget", "rounding")),
+    Printed("colonnade.cli.text_output:curves", "delta at some epsilons, in JSON", ("epsilon",)),
+    Printed("colonnade.cli.text_output:curve_table", "delta at some epsilons", ("epsilon",)),
+    Printed("colonnade.cli.proposals:_largest", "proposals: the largest epsilon, in JSON", ("statement",)),
+    Printed("colonnade.cli.proposals:_price", "proposals: the largest epsilon", _STUDY),
+    Printed("colonnade.cli.proposals:_ledger_lines", "proposals: what is spent and left", ("caps", "rounding")),
+    Printed(
+        "colonnade.cli.attacks:verdict_table", "promised and shown, for each game", ("epsilon", "audit", "rounding")
+    ),
+    Printed("colonnade.study.ledger_view:ledger_text", "a ledger: totals", _LEDGER),
+    Printed("colonnade.study.ledger_view:_few", "a ledger: the largest of the rest", _LEDGER),
+    Printed("colonnade.study.ledger_view:_line", "a ledger: what is left of a cap", ("caps", "rounding")),
     # models
     Printed("colonnade.models.notebook:_epsilon", "a fitted model in a notebook", _STUDY),
-    Printed("colonnade.models.charges:Total.__str__", "all fits of a process or ledger", _LEDGER),
-    Printed("colonnade.models.charges:Total._repr_html_", "the same in notebooks", _LEDGER),
-    Printed("colonnade.models.charges:Total._remains", "what is left of its caps", ("caps",)),
+    Printed("colonnade.models.session_budget:SessionTotal.__str__", "all fits of a process or ledger", _LEDGER),
+    Printed("colonnade.models.session_budget:SessionTotal._repr_html_", "the same in notebooks", _LEDGER),
+    Printed("colonnade.models.session_budget:SessionTotal._remains", "what is left of its caps", ("caps",)),
     Printed(
         "colonnade.models.linear_model:LinearModel._told",
         "a summary: each party's columns alone",
@@ -536,76 +543,80 @@ PRINTED = (
     ),
     Printed("colonnade.kinds.regression.base:Regression.summary", "the sentence around it", ("protection",)),
     Printed("colonnade.kinds.glm.model:GLM.summary", "the sentence around it", ("guarantees",)),
-    Printed("colonnade.kinds.glm.guarantees:_cells", "a table of promises", ("guarantees", "rounding")),
-    Printed("colonnade.kinds.glm.guarantees:Guarantees.to_dict", "the same in a record", ("guarantees",)),
+    Printed("colonnade.kinds.glm.preflight:_cells", "a table of promises", ("guarantees", "rounding")),
+    Printed("colonnade.kinds.glm.preflight:Guarantees.to_dict", "the same in a record", ("guarantees",)),
     Printed(
         "colonnade.kinds.split.as_published:AsPublished.details", "as published, not proven", ("frozen", "rounding")
     ),
     Printed("colonnade.kinds.split.as_published:facts", "the same in a record", ("frozen",)),
     # report
-    Printed("colonnade.report.words:epsilon", "every epsilon of a report and of the console", ("rounding",)),
+    Printed("colonnade.report.wording:epsilon", "every epsilon of a report and of the console", ("rounding",)),
     Printed("colonnade.report.page:_figures", "the largest epsilon, at the top", _STUDY),
-    Printed("colonnade.report.promise:privacy", "the table of observers", _STUDY),
-    Printed("colonnade.report.promise:_meaning", "the largest epsilon in words", ("statement", "odds", "rounding")),
-    Printed("colonnade.report.promise:_otherwise", "if owners leave out noise", ("missing noise", "rounding")),
+    Printed("colonnade.report.privacy:privacy", "the table of observers", _STUDY),
+    Printed("colonnade.report.privacy:_meaning", "the largest epsilon in words", ("statement", "odds", "rounding")),
+    Printed("colonnade.report.privacy:_otherwise", "if owners leave out noise", ("missing noise", "rounding")),
     Printed("colonnade.kinds.regression.report:_protection", "each party's columns alone", ("protection", "rounding")),
     Printed("colonnade.kinds.glm.report:_promise", "a table of promises", ("guarantees", "rounding")),
     Printed("colonnade.kinds.split.report:_guarantee", "as published, not proven", ("frozen", "rounding")),
-    Printed("colonnade.report.page:_spent", "a party's own page: this study and all", _LEDGER),
+    Printed("colonnade.report.page:_ledger_totals", "a party's own page: this study and all", _LEDGER),
     Printed("colonnade.report.page:_total", "the same, all studies", _LEDGER),
     Printed(
-        "colonnade.report.audit_plot:_table", "promised and shown, for each game", ("epsilon", "audit", "rounding")
+        "colonnade.report.audit_pages:_table", "promised and shown, for each game", ("epsilon", "audit", "rounding")
     ),
     # console, desks and metrics
-    Printed("colonnade.console.meaning:Price.epsilon", "an observer of a proposal", _STUDY),
-    Printed("colonnade.console.meaning:Price.conclusion", "chances of conclusions", ("odds", "rounding")),
-    Printed("colonnade.console.meaning:Price.factor", "how far odds rise", ("odds", "rounding")),
-    Printed("colonnade.console.meaning:Price.odds", "the same in words", ("odds", "rounding")),
-    Printed("colonnade.console.meaning:Prices.figures", "the largest epsilon", _STUDY),
-    Printed("colonnade.console.meaning:CapLeft.spent_text", "what is spent", _LEDGER),
-    Printed("colonnade.console.meaning:CapLeft.after_text", "what would be spent", _LEDGER),
-    Printed("colonnade.console.meaning:CapLeft.at_most_text", "a cap", ("caps", "rounding")),
+    Printed("colonnade.console.privacy_explainer:ObserverPrice.epsilon", "an observer of a proposal", _STUDY),
+    Printed(
+        "colonnade.console.privacy_explainer:ObserverPrice.conclusion", "chances of conclusions", ("odds", "rounding")
+    ),
+    Printed("colonnade.console.privacy_explainer:ObserverPrice.factor", "how far odds rise", ("odds", "rounding")),
+    Printed("colonnade.console.privacy_explainer:ObserverPrice.odds", "the same in words", ("odds", "rounding")),
+    Printed("colonnade.console.privacy_explainer:StudyPrices.figures", "the largest epsilon", _STUDY),
+    Printed("colonnade.console.privacy_explainer:CapForecast.spent_text", "what is spent", _LEDGER),
+    Printed("colonnade.console.privacy_explainer:CapForecast.after_text", "what would be spent", _LEDGER),
+    Printed("colonnade.console.privacy_explainer:CapForecast.at_most_text", "a cap", ("caps", "rounding")),
     Printed("colonnade.console.party_pages:ledger_values", "totals of a ledger", _LEDGER),
-    Printed("colonnade.console.party_pages:Served.of", "what a question costs", _STUDY),
+    Printed("colonnade.console.party_pages:ServedModel.of", "what a question costs", _STUDY),
     Printed("colonnade.privacy.pictures:spending_chart", "the course of spending", _LEDGER),
-    Printed("colonnade.console.hub_pages:price_of", "results: an analyst's row", _STUDY),
+    Printed("colonnade.console.hub:format_price", "results: an analyst's row", _STUDY),
     Printed("src/colonnade/console/templates/inbox.html", "who learns most", _STUDY),
     Printed("src/colonnade/console/templates/study.html", "all observers of a proposal", _STUDY),
     Printed("src/colonnade/console/templates/parts.html", "the largest epsilon", _STUDY),
-    Printed("colonnade.standing.scores.description:model", "what a question costs", ("statement", "a day of scores")),
-    Printed("colonnade.standing.metrics:AgentMetrics", "a gauge of what is left of a cap", ("caps",)),
+    Printed(
+        "colonnade.federation.scores.web_api:describe_model", "what a question costs", ("statement", "a day of scores")
+    ),
+    Printed("colonnade.federation.monitoring:AgentMetrics", "a gauge of what is left of a cap", ("caps",)),
     # audits
-    Printed("colonnade.audit.distinguish:AuditResult.to_dict", "what was shown, in JSON", ("audit",)),
-    Printed("colonnade.audit.verdict:Verdict.to_dict", "what is promised, in JSON", ("epsilon",)),
+    Printed("colonnade.audit.lower_bounds:AuditResult.to_dict", "what was shown, in JSON", ("audit",)),
+    Printed("colonnade.audit.registry:GameVerdict.to_dict", "what is promised, in JSON", ("epsilon",)),
 )
 
 PASSED_ON = {
-    "colonnade.privacy.additive:AdditiveNoise.release": "law",
-    "colonnade.protocols.messages:told_event": "grid",
-    "colonnade.standing.scores.allowance:days_worth": "a day of scores",
-    "colonnade.study.policy:PartyConfig.charged": "post-processing",
-    "colonnade.study.plan:_priced.events": "budget",
+    "colonnade.privacy.noise_laws:AdditiveNoise.release": "law",
+    "colonnade.protocols.message_task:message_event": "grid",
+    "colonnade.federation.scores.answer_quota:day_events": "a day of scores",
+    "colonnade.study.party_config:PartyConfig.charged": "post-processing",
+    "colonnade.study.planning:_price_function.events": "budget",
 }
 
 _ASKED = "what somebody asked for, as it was written"
 _REFUSED = "a mistake in what was asked for"
 NO_FIGURE = {
-    "colonnade.cli.audit:conditions": "a heading",
-    "colonnade.cli.plan:_show": "a heading",
-    "colonnade.cli.show:trial": _ASKED,
-    "colonnade.cli.trial:prepare": _ASKED,
+    "colonnade.cli.attacks:conditions": "a heading",
+    "colonnade.cli.checks:_plan_text": "a heading",
+    "colonnade.cli.text_output:trial": _ASKED,
+    "colonnade.cli.initialise:prepare_trial": _ASKED,
     "colonnade.kinds.pca.evaluation:compare": _ASKED,
     "colonnade.kinds.regression.base:Regression.budgets": _REFUSED,
     "colonnade.kinds.split.choice:": "names of parameters",
-    "colonnade.privacy.noise.response:odds_for": _REFUSED,
+    "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon": _REFUSED,
     "colonnade.privacy.observers:check_epsilon": _REFUSED,
-    "colonnade.privacy.routes.gaussian:gaussian_mu": _REFUSED,
+    "colonnade.privacy.accounting.gaussian:gaussian_mu": _REFUSED,
     "colonnade.privacy.statement:Statement.from_dict": "a refusal, without a number",
-    "colonnade.report.evaluation:_numbers": _ASKED,
-    "colonnade.report.glossary:": "an explanation of the word",
+    "colonnade.report.sections:_numbers": _ASKED,
+    "colonnade.report.wording:": "an explanation of the word",
     "colonnade.kinds.split.report:_labels": _ASKED,
-    "colonnade.study.policy:PartyConfig._check_exact": "no epsilon bounds it, and that is said",
-    "colonnade.study.policy:PartyConfig.key_news": "no epsilon bounds it, and that is said",
+    "colonnade.study.party_config:PartyConfig._check_exact": "no epsilon bounds it, and that is said",
+    "colonnade.study.party_config:PartyConfig.key_news": "no epsilon bounds it, and that is said",
 }
 
 TABLES = Tables(CHARGED, FIGURES, PRINTED, SERVING, PASSED_ON, NO_FIGURE)

@@ -23,11 +23,11 @@ from colonnade.audit import registry as audits
 from colonnade.errors import ColonnadeError
 from colonnade.kinds.split.embeddings.task import Embeddings, NewEmbeddings
 from colonnade.models import registry
-from colonnade.privacy.additive import kinds
-from colonnade.privacy.events import Event, innermost
-from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated
-from colonnade.privacy.rows import as_html, as_text
-from colonnade.protocols.task import Revealing
+from colonnade.privacy.events import Event, unwrap
+from colonnade.privacy.noise_laws import laws_by_event_kind
+from colonnade.privacy.releases import NonPrivate, PoissonSampled, RepeatedRelease
+from colonnade.privacy.statement import format_html, format_text
+from colonnade.protocols.task import RevealingTask
 from colonnade.study.spec import Study
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +74,7 @@ def emitted() -> dict[Emitted, Any]:
 
 
 def _emitted(task: Any, event: Event) -> Emitted:
-    once = innermost(event)
+    once = unwrap(event)
     release = re.sub(r", scale \d+$", ", each scale", once.name)
     for owner in task.trust.owners:
         release = re.sub(rf" of {re.escape(owner)}$", " of an owner", release)
@@ -83,7 +83,7 @@ def _emitted(task: Any, event: Event) -> Emitted:
 
 def shape_of(event: Event) -> str:
     """The classes of an event from the outside in; what promises nothing says whether it is a published algorithm."""
-    if isinstance(event, Repeated | PoissonSampled):
+    if isinstance(event, RepeatedRelease | PoissonSampled):
         return f"{type(event).__name__}({shape_of(event.event)})"
     if isinstance(event, NonPrivate) and event.reason.startswith("as published, not proven"):
         return "NonPrivate, as published"
@@ -102,7 +102,7 @@ def tasks() -> tuple[Any, ...]:
     known = [study.task for study in _studies()]
     known += [subject.plan() for subject in audits.subjects()]
     known += [_new_people(task) for task in known if type(task) is Embeddings]
-    return tuple(way for task in known if isinstance(task, Revealing) for way in (task, *_other_ways(task)))
+    return tuple(way for task in known if isinstance(task, RevealingTask) for way in (task, *_other_ways(task)))
 
 
 def _studies() -> Iterator[Study]:
@@ -158,7 +158,7 @@ def revealing() -> tuple[type, ...]:
     for module, tree in sources().items():
         if any(isinstance(node, ast.FunctionDef) and node.name in {"event", "events"} for node in ast.walk(tree)):
             import_module(module)
-    return tuple(dict.fromkeys(each for each in _below(Revealing) if not inspect.isabstract(each)))
+    return tuple(dict.fromkeys(each for each in _below(RevealingTask) if not inspect.isabstract(each)))
 
 
 def _below(one: type) -> Iterator[type]:
@@ -179,7 +179,7 @@ def sources() -> dict[str, ast.Module]:
     for path in sorted((SOURCE / "colonnade").rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        if not name.startswith("colonnade.testing"):
+        if not name.startswith("colonnade"):
             found[name] = ast.parse(path.read_text(encoding="utf-8"))
     return found
 
@@ -204,7 +204,7 @@ def made_in(sources: dict[str, ast.Module]) -> set[str]:
     for module, tree in sources.items():
         if module.startswith(f"{audits.__package__}."):
             continue
-        events = _imported(tree, (*get_args(Event), *(law.made for law in kinds().values())))
+        events = _imported(tree, (*get_args(Event), *(law.event_type for law in laws_by_event_kind().values())))
         for where, node in _calls(module, tree):
             if isinstance(node, ast.Call) and _makes(node, events):
                 found.add(where)
@@ -247,13 +247,13 @@ _SHOWN = re.compile(r"\{\{[^}]*epsilon[^}]*\}\}")
 def written_in(sources: dict[str, ast.Module]) -> set[str]:
     """Every function that writes an epsilon: as text, in a table of a statement, or under such a key of JSON.
 
-    These are calls of ``rounded_up``, ``words.epsilon`` and ``words.times``, and of the tables in
-    ``colonnade.privacy.rows``; texts that hold a value called epsilon, or one right behind that word; and dictionaries
+    These are calls of ``format_rounded_up``, ``words.epsilon`` and ``words.times``, and of the tables in
+    ``colonnade.privacy.statement``; texts that hold a value called epsilon, or one right behind that word; and dictionaries
     with such a key.
     """
     found = set()
     for module, tree in sources.items():
-        tables = _imported(tree, (as_text, as_html))
+        tables = _imported(tree, (format_text, format_html))
         for where, node in _calls(module, tree):
             if (
                 (isinstance(node, ast.Call) and _shows(node, tables))

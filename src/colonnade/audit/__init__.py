@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from colonnade.lazy import exports
+from colonnade.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from colonnade.audit.distinguish import profile_audit as profile_audit
-    from colonnade.audit.probe import (
-        Change as Change,
+    from colonnade.audit.lower_bounds import profile_audit as profile_audit
+    from colonnade.audit.neighbours import (
         ProbeReport as ProbeReport,
+        TableChange as TableChange,
         neighbours_in_ball as neighbours_in_ball,
         sensitivity_probe as sensitivity_probe,
     )
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 SAMPLES = 400_000
 MOST_SAMPLES = 10_000_000  # a gigabyte of memory, and hours for the larger games
 
-__all__, __getattr__, __dir__ = exports(
+__all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "distinguish": "profile_audit",
-        "probe": "Change ProbeReport neighbours_in_ball sensitivity_probe",
+        "lower_bounds": "profile_audit",
+        "neighbours": "TableChange ProbeReport neighbours_in_ball sensitivity_probe",
         "registry": "Game Sampler games register subject subjects",
     },
 )

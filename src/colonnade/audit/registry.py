@@ -1,12 +1,9 @@
-"""Games: an attacker with samples of two neighbouring tables, against what the events promise.
-
-A game states no epsilon of its own: its claim is what the accountant computes from the events for the
-observer. Games are registered under the kind of a model or the name of a mechanism, by modules that are named where
-the kind is registered.
-"""
+"""Games: an attacker with samples of two neighbouring tables, against what the events promise; and their verdicts."""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.distinguish import CONFIDENCE, DELTA, AuditResult, Floats, profile_audit
+from colonnade.audit.lower_bounds import CONFIDENCE, DELTA, AuditResult, Floats, profile_audit
 from colonnade.errors import StudyError
 from colonnade.models import registry
 from colonnade.privacy import Event, Observer, Trust, View, accountant
-from colonnade.privacy.events import alike, views
+from colonnade.privacy.events import exchange_key, views
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 
@@ -92,7 +89,7 @@ Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Subject:
+class AuditSubject:
     """What can be audited, a model or a mechanism: a task to play with, and the games about any such task."""
 
     name: str
@@ -101,7 +98,7 @@ class Subject:
     build: Build
 
 
-_SUBJECTS: dict[str, Subject] = {}
+_SUBJECTS: dict[str, AuditSubject] = {}
 
 
 def register(name: str, summary: str, plan: Callable[[], Any]) -> Callable[[Build], Build]:
@@ -113,18 +110,18 @@ def register(name: str, summary: str, plan: Callable[[], Any]) -> Callable[[Buil
     def enter(build: Build) -> Build:
         if name in _SUBJECTS:
             raise ValueError(f"games named {name!r} are registered already [VA003]")
-        _SUBJECTS[name] = Subject(name, summary, plan, build)
+        _SUBJECTS[name] = AuditSubject(name, summary, plan, build)
         return build
 
     return enter
 
 
-def subjects() -> tuple[Subject, ...]:
+def subjects() -> tuple[AuditSubject, ...]:
     """Everything that can be audited, in the order of kinds."""
     return tuple(_subjects().values())
 
 
-def _subjects() -> dict[str, Subject]:
+def _subjects() -> dict[str, AuditSubject]:
     """All subjects by name, after the games of every kind have registered themselves."""
     modules = registry.game_modules()
     for module in modules:
@@ -165,12 +162,71 @@ def observers(task: Task, also: Callable[[str], object] = lambda owner: None) ->
 
     Of several observers in the same position only one is given; ``also`` maps an owner to what else sets it apart.
     """
-    key = alike([(event, task.trust) for event in task.events])
+    key = exchange_key([(event, task.trust) for event in task.events])
     for observer in task.trust.standard_observers(lambda owner: (key(owner), also(owner))):
         if task.trust.broken(observer) is None:
             yield observer, tuple(owner for owner in task.owners if owner not in observer.names)
 
 
-def two_tables(observer: Observer) -> str:
+def describe_neighbours(observer: Observer) -> str:
     """The two tables that an observer must not tell apart, in words."""
     return "no row, or one" if observer == Observer.analyst() else "a row, or another in the others' columns,"
+
+
+_FAR = 9.99
+
+
+@dataclass(frozen=True)
+class GameVerdict:
+    """The outcome of one game."""
+
+    game: Game
+    result: AuditResult
+    claimed: float
+
+    @property
+    def good(self) -> bool:
+        """Whether the promise holds."""
+        return not self.result.caught
+
+    @property
+    def word(self) -> str:
+        """The verdict in one word, in capitals if it is not good."""
+        return "holds" if self.good else "REFUTED"
+
+    @property
+    def label(self) -> str:
+        """What the game is called where outcomes are listed."""
+        return self.game.name
+
+    @property
+    def reach(self) -> str:
+        """How much of the promise was shown, in percent; rounded so that only a refuted promise is at 100 or more."""
+        share = self.result.reach
+        if share >= _FAR:
+            return f">{_FAR:.0%}"
+        return f"{math.ceil(100 * share) if self.result.caught else math.floor(100 * share)}%"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinite claim is ``null``."""
+        return {
+            "game": self.game.name,
+            "observer": self.game.observer.label,
+            "adjacency": self.game.trust.adjacency(self.game.observer).value,
+            "story": self.game.story,
+            "claimed_epsilon": self.claimed if math.isfinite(self.claimed) else None,
+            "verdict": self.word,
+            "good": self.good,
+            **self.result.to_dict(),
+        }
+
+
+def judge(game: Game, samples: int, seed: int) -> GameVerdict:
+    """Play a game with randomness of its own, so that its outcome does not depend on what else is played."""
+    result = game.play(samples, game_stream(f"{seed} {game.name} "))
+    return GameVerdict(game, result, game.epsilon(result.delta))
+
+
+def game_stream(words: str) -> Stream:
+    """The randomness of a game. Games are about made-up people, so others may know the seed."""
+    return Stream(hashlib.sha256(f"colonnade audit {words}".encode()).digest())

@@ -23,7 +23,7 @@ def main() -> None:
     global running
     for variable, value in ONE_THREAD.items():
         os.environ.setdefault(variable, value)
-    from colonnade.cli.lean import collect_rarely, end, few_arenas, keep_memory
+    from colonnade.cli.process_tuning import collect_rarely, end, few_arenas, keep_memory
 
     if _STANDING.intersection(sys.argv[1:3]):
         few_arenas()

@@ -13,52 +13,55 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from colonnade.cli.output import complain, pour
+from colonnade.cli.output import report_error, write_verbatim
 from colonnade.errors import Interrupted
-from colonnade.versions import installed
+from colonnade.versions import installed_versions
 
 Listed = Mapping[str, Mapping[str, tuple[str, str]]]
 """By section of the help: commands, each with the module and name of what it is, and a line of help; none: hidden."""
 FEDERATION: Listed = {
     "The hub": {
         "create": (
-            "colonnade.cli.federation:create",
+            "colonnade.cli.membership:create",
             "Make a hub's key and the FEDERATION.toml to which members are invited.",
         ),
-        "hub": ("colonnade.cli.federation:hub", "Serve a federation: its studies, proposals and results."),
-        "invite": ("colonnade.cli.federation:invite", "At the hub: invite somebody; both ends compare six words."),
-        "admit": ("colonnade.cli.federation:admit", "At the hub: make an invited one a member, by six words."),
+        "hub": ("colonnade.cli.membership:hub", "Serve a federation: its studies, proposals and results."),
+        "invite": ("colonnade.cli.membership:invite", "At the hub: invite somebody; both ends compare six words."),
+        "admit": ("colonnade.cli.membership:admit", "At the hub: make an invited one a member, by six words."),
     },
     "Members": {
-        "join": ("colonnade.cli.federation:join", "Join a federation: make a key, compare six words."),
-        "members": ("colonnade.cli.federation:members", "List members with the six words of their keys; accept some."),
-        "agent": ("colonnade.cli.standing:agent", "Stay connected to the hub, and take part in what is approved."),
-        "console": ("colonnade.cli.console:console", "Let somebody into the console of an agent or hub that runs."),
-        "scores": ("colonnade.cli.scores:scores", "Keep standing questions open: scores on demand."),
+        "join": ("colonnade.cli.membership:join", "Join a federation: make a key, compare six words."),
+        "members": ("colonnade.cli.membership:members", "List members with the six words of their keys; accept some."),
+        "agent": ("colonnade.cli.proposals:agent", "Stay connected to the hub, and take part in what is approved."),
+        "console": (
+            "colonnade.cli.console_commands:console",
+            "Let somebody into the console of an agent or hub that runs.",
+        ),
+        "scores": ("colonnade.cli.console_commands:scores", "Keep standing questions open: scores on demand."),
     },
     "Studies": {
-        "propose": ("colonnade.cli.standing:propose", "Ask the parties of a federation to run a study."),
-        "studies": ("colonnade.cli.standing:studies", "List proposed studies: state, who is waited for, cost."),
-        "approve": ("colonnade.cli.standing:approve", "Say yes to a proposed study, after reading what it costs."),
-        "decline": ("colonnade.cli.standing:decline", "Say no to a proposed study, and why."),
-        "cancel": ("colonnade.cli.standing:cancel", "Take back a yes, or one's own proposal; ends what runs."),
-        "logs": ("colonnade.cli.standing:follow_logs", "Show what happens in a study, from this party's own record."),
-        "result": ("colonnade.cli.standing:result", "Fetch the result of a study that has ended well."),
+        "propose": ("colonnade.cli.proposals:propose", "Ask the parties of a federation to run a study."),
+        "studies": ("colonnade.cli.proposals:studies", "List proposed studies: state, who is waited for, cost."),
+        "approve": ("colonnade.cli.proposals:approve", "Say yes to a proposed study, after reading what it costs."),
+        "decline": ("colonnade.cli.proposals:decline", "Say no to a proposed study, and why."),
+        "cancel": ("colonnade.cli.proposals:cancel", "Take back a yes, or one's own proposal; ends what runs."),
+        "logs": ("colonnade.cli.proposals:follow_logs", "Show what happens in a study, from this party's own record."),
+        "result": ("colonnade.cli.proposals:result", "Fetch the result of a study that has ended well."),
     },
 }
 COMMANDS: Listed = {
     "First steps": {
         "demo": ("colonnade.cli.demo:demo", "See it all once: three organisations and a private PCA."),
         "example": ("colonnade.cli.examples:example", "List the examples that come with Colonnade, or copy one."),
-        "init": ("colonnade.cli.groups:init_app", "Make keys, certificates and configurations."),
-        "schema": ("colonnade.cli.groups:schema_app", "Draft and check public schemas."),
+        "init": ("colonnade.cli.group_commands:init_app", "Make keys, certificates and configurations."),
+        "schema": ("colonnade.cli.group_commands:schema_app", "Draft and check public schemas."),
     },
     "Before a study": {
-        "privacy": ("colonnade.cli.plan:privacy", "What a study would cost, for whom, before anybody says yes."),
-        "plan": ("colonnade.cli.plan:plan", "How many rows or rounds; what noise costs; what a run takes."),
-        "bench": ("colonnade.cli.scaling:bench", "Measure this machine, for the estimates of `colonnade plan`."),
-        "keys": ("colonnade.cli.keys:keys", "Show a party its own keys, as a study would compare them."),
-        "doctor": ("colonnade.cli.keys:doctor", "Check files, keys, table, ledger, clock and connection."),
+        "privacy": ("colonnade.cli.checks:privacy", "What a study would cost, for whom, before anybody says yes."),
+        "plan": ("colonnade.cli.checks:plan", "How many rows or rounds; what noise costs; what a run takes."),
+        "bench": ("colonnade.cli.run_estimates:bench", "Measure this machine, for the estimates of `colonnade plan`."),
+        "keys": ("colonnade.cli.checks:keys", "Show a party its own keys, as a study would compare them."),
+        "doctor": ("colonnade.cli.checks:doctor", "Check files, keys, table, ledger, clock and connection."),
     },
     "A study": {
         "run": ("colonnade.cli.participants:run", "Run a whole study on this machine, a process for each party."),
@@ -71,16 +74,16 @@ COMMANDS: Listed = {
         "federation": ("colonnade.cli.app:federation_app", "Study after study: a hub, agents, proposals, consoles."),
     },
     "After a study": {
-        "predict": ("colonnade.cli.predict:predict", "Write predictions, or scores that we received, to a CSV file."),
-        "export": ("colonnade.cli.export:export", "Write a model for people who do not have Colonnade."),
-        "quality": ("colonnade.cli.quality:quality", "Compare a synthetic table with the real one."),
-        "ledger": ("colonnade.cli.groups:ledger_app", "What a party has spent."),
-        "audit": ("colonnade.cli.audits:audit_app", "Attack the promises, or a model."),
+        "predict": ("colonnade.cli.results:predict", "Write predictions, or scores that we received, to a CSV file."),
+        "export": ("colonnade.cli.results:export", "Write a model for people who do not have Colonnade."),
+        "quality": ("colonnade.cli.results:quality", "Compare a synthetic table with the real one."),
+        "ledger": ("colonnade.cli.group_commands:ledger_app", "What a party has spent."),
+        "audit": ("colonnade.cli.audit_commands:audit_app", "Attack the promises, or a model."),
     },
     "": {
         "_worker": ("colonnade.cli.participants:worker", ""),
-        "_assess": ("colonnade.cli.standing:assess", ""),
-        "_report": ("colonnade.cli.standing:report", ""),
+        "_assess": ("colonnade.cli.proposals:assess", ""),
+        "_report": ("colonnade.cli.proposals:report", ""),
     },
 }
 
@@ -97,7 +100,7 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command, or a group of them, by its name; ``None`` if there is none."""
         where = next((section[cmd_name][0] for section in self.listed.values() if cmd_name in section), None)
-        return None if where is None else built(where, cmd_name)
+        return None if where is None else build_command(where, cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the sections of the help."""
@@ -112,7 +115,7 @@ class _FederationGroup(LazyGroup):
 
 
 @cache
-def built(where: str, name: str) -> Any:
+def build_command(where: str, name: str) -> Any:
     """A command from the function or the group that it is: to read one takes milliseconds, to read all much longer."""
     module, _, attribute = where.partition(":")
     found = getattr(import_module(module), attribute)
@@ -145,7 +148,7 @@ federation_app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        pour("".join(f"{name} {version}\n" for name, version in installed().items()))
+        write_verbatim("".join(f"{name} {version}\n" for name, version in installed_versions().items()))
         raise typer.Exit
 
 
@@ -173,14 +176,14 @@ def command_line() -> None:
     """Run a command; a user's mistake is one sentence and a documented exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # so that nohup still works
-            signal.signal(number, _interrupted)
+            signal.signal(number, _interrupt)
     try:
         app()
     except (Interrupted, Exception) as error:
-        sys.exit(complain(error))
+        sys.exit(report_error(error))
 
 
-def _interrupted(number: int, frame: FrameType | None) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     # A terminal interrupts everybody, and then `colonnade run` ends its participants: they are cleaning up by now.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Interrupted

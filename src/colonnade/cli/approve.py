@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 from colonnade.cli.output import say
 from colonnade.errors import ColonnadeError, LedgerError, PolicyError
-from colonnade.harmless import harmless
 from colonnade.privacy import Statement
-from colonnade.privacy.ledger.file import at_once
-from colonnade.study import PartyConfig, Study, book
-from colonnade.study.policy import Approve, ByDigest
-from colonnade.study.repeats import Again, Earlier, asks, refusal
+from colonnade.privacy.ledger.storage import kept_open
+from colonnade.sanitize import sanitize
+from colonnade.study import PartyConfig, Study, ledger_view
+from colonnade.study.party_config import Approval, DigestApproval
+from colonnade.study.rerun_policy import EarlierRuns, RerunDecision, asks_before_rerun, rerun_refusal
 
 
 @dataclass(frozen=True)
-class Question:
+class TerminalQuestion:
     """Asks at the terminal, after the policy and the budget have been checked."""
 
     configs: tuple[PartyConfig, ...]
@@ -28,13 +28,13 @@ class Question:
         """True if the person says yes; asked before anything is reserved."""
         for config in self.configs:
             if config.ledger.is_file():
-                left = config.book().left(config.caps, config.periods)
-                say(f"{config.name}'s ledger before this study:\n{book.left(left)}\n")
+                left = config.open_ledger().remaining(config.caps, config.periods)
+                say(f"{config.name}'s ledger before this study:\n{ledger_view.remaining_text(left)}\n")
             say(f"{config.schema_news(study)}\n")
             if (keys := config.key_news(study)) is not None:
                 say(f"{keys}\n")
         who = ", ".join(config.name for config in self.configs)
-        return answered(f"Take part in {study.name!r} ({study.digest}) at this cost, as {who}?")
+        return ask_yes_or_no(f"Take part in {study.name!r} ({study.digest}) at this cost, as {who}?")
 
 
 def say_news(study: Study, configs: Sequence[PartyConfig]) -> None:
@@ -43,8 +43,8 @@ def say_news(study: Study, configs: Sequence[PartyConfig]) -> None:
     A ledger that cannot be read leads to an error later, and so does a study of others.
     """
     for config in configs:
-        with suppress(LedgerError), at_once(config.ledger):
-            for news in (config.ledger_news, Earlier.of(config, study).unfinished):
+        with suppress(LedgerError), kept_open(config.ledger):
+            for news in (config.ledger_news, EarlierRuns.of(config, study).unfinished):
                 if news is not None:
                     say(news)
         unread = config.approval == "auto-within-budget" and config.name in study.schemas and not study.content.trial
@@ -52,50 +52,50 @@ def say_news(study: Study, configs: Sequence[PartyConfig]) -> None:
             say(config.schema_news(study))
 
 
-def answered(question: str) -> bool:
+def ask_yes_or_no(question: str) -> bool:
     """Whether a person at the terminal says yes."""
-    sys.stderr.write(f"{harmless(question)} [y/N] ")
+    sys.stderr.write(f"{sanitize(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def once_more(again: bool, *, mute: bool) -> Again:
+def rerun_decision(again: bool, *, mute: bool) -> RerunDecision:
     """Whether a study may run again: yes where ``--again`` was given, else a question, if there is a terminal."""
     if again or mute or not sys.stdin.isatty():
         return again
-    return lambda said: answered(f"study {said}: spend again?")
+    return lambda said: ask_yes_or_no(f"study {said}: spend again?")
 
 
-def say_repeat(study: Study, config: PartyConfig) -> None:
+def say_rerun(study: Study, config: PartyConfig) -> None:
     """Say that a study runs again where the policy decides that and nobody is asked."""
-    with suppress(LedgerError), at_once(config.ledger):
-        if (said := Earlier.of(config, study).sentence) is not None and not asks(config):
+    with suppress(LedgerError), kept_open(config.ledger):
+        if (said := EarlierRuns.of(config, study).sentence) is not None and not asks_before_rerun(config):
             say(f"study {study.name!r} {said}; {config.path.name} lets it run, and spend, again")
 
 
-def again_for_all(study: Study, configs: Sequence[PartyConfig], again: Again) -> bool:
+def rerun_for_all(study: Study, configs: Sequence[PartyConfig], again: RerunDecision) -> bool:
     """Whether any party on this machine runs this study again; an error if whoever starts them all does not want it.
 
     Here one person starts everybody, so an automatic policy does not answer for that person.
     """
-    found = [(config, Earlier.of(config, study).sentence) for config in configs]
+    found = [(config, EarlierRuns.of(config, study).sentence) for config in configs]
     said = [sentence for config, sentence in found if sentence and config.content.policy.again is not True]
     if said and callable(again):
         if not again(f"{study.name!r} {said[0]}"):
             raise PolicyError(f"study {study.name!r} was not run again; nothing was started [PO001]")
     elif said and not again:
-        raise PolicyError(refusal(study, said[0]))
+        raise PolicyError(rerun_refusal(study, said[0]))
     return any(sentence for _, sentence in found)
 
 
 def approval(
     configs: Sequence[PartyConfig], digest: str | None, *, mute: bool, by: str | None = None
-) -> Approve | None:
+) -> Approval | None:
     """An approval by digest, if one was given; else a question, if the policy says to ask and there is a terminal."""
     if digest is not None:
-        return ByDigest(digest) if by is None else ByDigest(digest, by)
+        return DigestApproval(digest) if by is None else DigestApproval(digest, by)
     asking = tuple(config for config in configs if config.approval == "ask")
-    return Question(asking) if asking and not mute and sys.stdin.isatty() else None
+    return TerminalQuestion(asking) if asking and not mute and sys.stdin.isatty() else None
 
 
 def approval_for_all(
@@ -108,13 +108,13 @@ def approval_for_all(
     """
     for config in configs:
         try:
-            with at_once(config.ledger):
+            with kept_open(config.ledger):
                 config.check(study)
                 config.note_time()
                 config.check_budget(study)
         except ColonnadeError as error:
             raise type(error)(f"{config.name}: {error}") from None
-    repeated = again_for_all(study, configs, once_more(again, mute=mute))
+    repeated = rerun_for_all(study, configs, rerun_decision(again, mute=mute))
     given = approval(configs, digest, mute=mute)
     if given is None:
         return None, repeated

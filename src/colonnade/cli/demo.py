@@ -1,12 +1,20 @@
-"""The demonstration: a bank, a shop and a clinic, and one private PCA of all columns about their common people."""
+"""The demonstration: a bank, a shop and a clinic, one private PCA of their common people, and a second study in the browser."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,28 +22,32 @@ import numpy as np
 import pyarrow.csv
 import typer
 
-from colonnade.cli import initialise, show
-from colonnade.cli.forking import copied
-from colonnade.cli.lean import without_pandas
+from colonnade.cli import initialise, text_output
+from colonnade.cli.console_commands import own_link
 from colonnade.cli.output import Json, emit, progress_bar, say, writing
+from colonnade.cli.preload import fork_server_of_this_command
+from colonnade.cli.process_tuning import without_pandas
 from colonnade.cli.publish import publish
-from colonnade.errors import StudyError
+from colonnade.errors import ConnectError, Interrupted, StudyError
+from colonnade.federation.members import FederationMembers
 from colonnade.models import Roster, registry
-from colonnade.protocols.align import NO_HELPER, Aligning, Mode
-from colonnade.protocols.roles import Progress
+from colonnade.models.serialization import replace_private, write_whole
+from colonnade.protocols.align import NO_HELPER, AlignmentTask, Mode
+from colonnade.protocols.roles import COORDINATOR, Progress
 from colonnade.study import Study, preflight, run_local
-from colonnade.study.deviating import line_for
 from colonnade.study.preflight import outlook
 from colonnade.study.record import FILES
+from colonnade.study.security_summary import security_line
 from colonnade.tables import population
-from colonnade.tables.dataset import PERSON_ID, Dataset
+from colonnade.tables.datasets import PERSON_ID, Dataset
 from colonnade.tables.keys import Key
+from colonnade.wire import Certificate
 
 _MARK = ".colonnade-demo"
 _OVERLAP = 0.9
 _OT_SECONDS = 15.0
 _EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-_STUDY = """\
+_STUDY_TEMPLATE = """\
 # Three organisations, one private PCA. Everyone holds an equal copy of this file.
 name = "people"
 description = "Principal components of what a bank, a shop and a clinic know about the people whom all three hold."
@@ -74,28 +86,31 @@ def demo(
         emit(facts)
         return
     say("\nAFTER, what was spent:\n")  # once no progress bar would be drawn over it
-    say(show.outcome(Study.load(out / "study" / "STUDY.toml"), out, facts["run"]))
-    from colonnade.cli import showing
+    say(text_output.outcome(Study.load(out / "study" / "STUDY.toml"), out, facts["run"]))
 
-    if showing.can_be_shown():
-        showing.show_in_browser(out / "study" / "STUDY.toml")
+    if can_be_shown():
+        show_in_browser(out / "study" / "STUDY.toml")
 
 
 def _run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     """Invent people, write the study, run it in separate processes, and measure the quality of the result."""
     _make_room(out)
-    forks = copied(kinds=("pca",))  # before there are tables and keys: nobody shall inherit those of others
+    forks = fork_server_of_this_command(
+        kinds=("pca",)
+    )  # before there are tables and keys: nobody shall inherit those of others
     people = population(rows)
     mode = alignment_mode(people, rows)
-    template = _STUDY.replace("{mode}", mode).replace("{security}\n", line_for("pca") + "\n")
+    template = _STUDY_TEMPLATE.replace("{mode}", mode).replace("{security}\n", security_line("pca") + "\n")
     study = write_study(out / "study", people.feature_schemas, template, align=("ot", "helper"))
     held = _write_tables(people, study.parent)
     loaded = Study.load(study)
     say(_opening(rows, held, mode) + "\n")
     say("BEFORE, what it would cost:\n")
-    say(show.preflight(preflight(loaded, max(len(ids) for ids in held.values()))) + "\n")
-    say(show.forecast(outlook(loaded, max(len(ids) for ids in held.values())), loaded) + "\n")
-    evaluated = _beside(lambda: _evaluation(people, loaded.roster, held))  # participants are processes of their own
+    say(text_output.preflight(preflight(loaded, max(len(ids) for ids in held.values()))) + "\n")
+    say(text_output.forecast(outlook(loaded, max(len(ids) for ids in held.values())), loaded) + "\n")
+    evaluated = _in_background(
+        lambda: _evaluation(people, loaded.roster, held)
+    )  # participants are processes of their own
     folders = run_local(loaded, out, progress=progress, forks=forks)
     progress("evaluate", 0, 1)
     evaluation = evaluated.result()
@@ -103,7 +118,7 @@ def _run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     return publish(loaded, out, folders, evaluation)
 
 
-def _beside(work: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
+def _in_background(work: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
     """Do something in a thread for which nobody waits if the demonstration is interrupted."""
     found: Future[dict[str, Any]] = Future()
 
@@ -119,7 +134,7 @@ def _beside(work: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
 
 def alignment_mode(people: Dataset, rows: int) -> Mode:
     """``ot`` if the work of all parties, which is done on this one machine, is expected to be short."""
-    task = Aligning(Roster.of(people.feature_schemas).trust, (Key(PERSON_ID),), mode="ot")
+    task = AlignmentTask(Roster.of(people.feature_schemas).trust, (Key(PERSON_ID),), mode="ot")
     work = sum(task.load(name, round(_OVERLAP * rows))[0] for name in task.owners)
     return "ot" if work <= _OT_SECONDS else "helper"
 
@@ -191,3 +206,144 @@ def write_study(folder: Path, schemas: dict[str, Any], template: str, align: Seq
         study.write_text(template.format(port=initialise.free_port(), parties=parties), encoding="utf-8")
     initialise.trial(study)
     return study
+
+
+ANALYST = "analyst"
+PURPOSE = "to see how far three components describe the people whom all three hold"
+_NEEDED_PACKAGES = ("starlette", "uvicorn", "jinja2")
+_START_SECONDS = 300.0
+_LOOK_SECONDS = 0.1
+_END_SECONDS = 60.0
+"""More than an agent takes to end in order: its checks and attempts have 15 seconds, and its fork server has five."""
+_ANOTHER = {
+    'name = "people"': 'name = "three components"',
+    "n_components = 5": "n_components = 3",
+    "epsilon = 1.0": "epsilon = 0.5",
+}
+_HUB_SECTION = """
+[hub]
+key = "coordinator/coordinator.key"
+folder = "hub"
+console = "127.0.0.1:0"
+"""
+
+
+def can_be_shown() -> bool:
+    """Whether somebody looks on who could open a browser, and what it takes is installed."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and all(find_spec(name) is not None for name in _NEEDED_PACKAGES)
+
+
+def make_federation(study: Path) -> Path:
+    """Make a federation of a study's participants, all in its folder; returns the file of the federation."""
+    loaded, folder = Study.load(study), study.parent
+    made = initialise.identity(ANALYST, folder / ANALYST)
+    certificates = loaded.certificates() | {ANALYST: Certificate.load(Path(made["certificate"]))}
+    roles = dict.fromkeys(loaded.content.parties, "party") | {COORDINATOR: "hub", ANALYST: "analyst"}
+    path = folder / "FEDERATION.toml"
+    address = f"127.0.0.1:{initialise.free_port()}"
+    FederationMembers("the demonstration", address, certificates, roles, None, path).save(path)  # type: ignore[arg-type]
+    write_whole(path, path.read_bytes() + _HUB_SECTION.encode())
+    for name in loaded.content.parties:
+        own = folder / name / "party.toml"
+        text = own.read_text(encoding="utf-8").replace('approval = "auto-within-budget"', 'approval = "ask"')
+        agent = initialise.AGENT_TEMPLATE.format(federation='"../FEDERATION.toml"', console='"127.0.0.1:0"')
+        replace_private(own, f"{text}{'' if '[agent]' in text else agent}".encode())
+    asked = study.read_text(encoding="utf-8").partition("\n[pins]")[0]
+    for said, instead in _ANOTHER.items():
+        if said not in asked:
+            raise StudyError(f"{study} does not say {said!r} any more: run `colonnade demo` again [ST046]")
+        asked = asked.replace(said, instead)
+    with writing(folder / "PROPOSAL.toml"):
+        (folder / "PROPOSAL.toml").write_text(asked, encoding="utf-8")
+    return path
+
+
+@contextmanager
+def run_federation(federation: Path) -> Iterator[dict[str, str]]:
+    """The hub and the agents as processes; gives a sign-in link for each party and for the hub."""
+    folder = federation.parent
+    members = FederationMembers.load(federation)
+    configs = {COORDINATOR: federation} | {name: folder / name / "party.toml" for name in members.parties}
+    children = []
+    try:
+        for name, config in configs.items():
+            command = "hub" if name == COORDINATOR else "agent"
+            with open(folder / f"{name}.log", "ab") as log:
+                children.append(
+                    subprocess.Popen(  # noqa: S603 - our own interpreter, with paths we were given
+                        [sys.executable, "-m", "colonnade", "federation", command, str(config)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        process_group=0,  # Ctrl-C is for us, who end them with whatever they have started
+                    )
+                )
+        yield {name: _link(config, children) for name, config in configs.items()}
+    finally:
+        for child in children:
+            child.terminate()
+        for child in children:
+            try:
+                child.wait(timeout=_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                _kill(child)
+                child.wait()
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """End a process by force, and with it its fork server, which may still be importing and would go on with that."""
+    if sys.platform == "win32":
+        child.kill()
+    else:
+        with suppress(ProcessLookupError):  # it ended just now
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def show_in_browser(study: Path) -> None:
+    """Propose a second study of the demonstration and stay until somebody has seen enough."""
+    say("\nIN THE BROWSER: starting a hub and three agents on this machine ...")
+    federation = make_federation(study)
+    with run_federation(federation) as links:
+        said = _run_command("federation", "propose", federation.parent / "PROPOSAL.toml", "--federation", federation, "--key",
+                      federation.parent / ANALYST / f"{ANALYST}.key", "--purpose", PURPOSE)  # fmt: skip
+        say(
+            f"they run, and an analyst has proposed a second study, {said['study']!r}.\n"
+            "Each link works once, within ten minutes:\n"
+        )
+        for name, link in links.items():
+            say(f"  {'the hub' if name == COORDINATOR else name:<10} {link}")
+        say("\nSay yes as bank, shop and clinic, and watch it run. Ctrl-C ends everything.")
+        try:
+            while True:
+                time.sleep(3600)
+        except Interrupted:
+            say("\nending the hub and the agents ...")
+    say(
+        f"stopped; to start again: colonnade federation hub {federation}, "
+        "and colonnade federation agent with each party.toml beside it"
+    )
+
+
+def _link(config: Path, children: list[subprocess.Popen[bytes]]) -> str:
+    """A sign-in link of a console, as soon as it runs."""
+    until = time.monotonic() + _START_SECONDS
+    while (link := own_link(config)) is None:
+        if time.monotonic() > until or any(child.poll() is not None for child in children):
+            raise ConnectError(
+                f"no console runs for {config}: see the logs in the folder study of the demonstration [CN002]"
+            )
+        time.sleep(_LOOK_SECONDS)
+    return link
+
+
+def _run_command(*words: object) -> dict[str, Any]:
+    """What a command answers as JSON."""
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-m", "colonnade", *map(str, words), "--json"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ConnectError(
+            f"`colonnade {words[0]} {words[1]}` failed: {(done.stderr or done.stdout).strip()[-300:]} [CN003]"
+        )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

@@ -25,7 +25,7 @@ _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\(\.\./\.\./([\w./-]+)(#[\w-
 
 
 @dataclass(frozen=True)
-class Example:
+class InstalledExample:
     """One folder of examples."""
 
     name: str
@@ -50,7 +50,7 @@ class Example:
         try:
             shutil.copytree(self.folder, to, ignore=_left_out, copy_function=shutil.copyfile)
             page = to / "README.md"
-            page.write_text(away_from_home(page.read_text(encoding="utf-8")), encoding="utf-8")
+            page.write_text(rewrite_links(page.read_text(encoding="utf-8")), encoding="utf-8")
         except FileExistsError:
             raise _there_already(to) from None
         except (OSError, shutil.Error) as error:
@@ -58,7 +58,7 @@ class Example:
             raise StorageError(f"{to} cannot be written: {why or 'not all files could be copied'} [SO005]") from None
 
 
-def examples() -> dict[str, Example]:
+def examples() -> dict[str, InstalledExample]:
     """Every example by its name, in the wheel or, where Colonnade is installed from a clone, in that."""
     home = _INSTALLED if _INSTALLED.is_dir() else _IN_THE_REPOSITORY
     found = sorted(page.parent for page in home.glob("*/README.md"))
@@ -66,7 +66,7 @@ def examples() -> dict[str, Example]:
         raise StorageError(
             "no example was installed with Colonnade: install its wheel, or clone its repository [SO006]"
         )
-    return {folder.name: Example(folder.name, folder) for folder in found}
+    return {folder.name: InstalledExample(folder.name, folder) for folder in found}
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
@@ -75,7 +75,7 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
     return {path.name for path in paths if path.name in _MADE or (not path.is_dir() and path.suffix not in _KINDS)}
 
 
-def away_from_home(page: str) -> str:
+def rewrite_links(page: str) -> str:
     """A page whose links into the repository are names of files there, since a copy does not have them beside it."""
     return _LINK.sub(r"\1 (`\2` in the repository)", page).replace("cd examples/", "cd ")
 

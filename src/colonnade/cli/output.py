@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError, code_of
-from colonnade.harmless import harmless, harmless_lines
+from colonnade.sanitize import sanitize, sanitize_lines
 
 if TYPE_CHECKING:
     from colonnade.protocols.roles import Progress as Report
@@ -45,7 +45,7 @@ def speak_json(enabled: bool) -> bool:
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", callback=speak_json)]
 
 
-def about(study: Path, *configs: Path | str) -> None:
+def remember_files(study: Path, *configs: Path | str) -> None:
     """Remember the files of this command, so that hints can name them."""
     _State.keys = tuple(shlex.join(["colonnade", "keys", str(study), str(config)]) for config in configs)
 
@@ -53,13 +53,13 @@ def about(study: Path, *configs: Path | str) -> None:
 def say(text: str) -> None:
     """Print text for a person, unless this process prints JSON."""
     if not _State.json:
-        from colonnade.cli.screen import console
+        from colonnade.cli.terminal import console
 
         with _standard_output():
-            console.print(harmless_lines(text, _LONGEST_LINE), markup=False)
+            console.print(sanitize_lines(text, _LONGEST_LINE), markup=False)
 
 
-def pour(text: str) -> None:
+def write_verbatim(text: str) -> None:
     """Print text exactly as it is."""
     with _standard_output():
         sys.stdout.write(text)
@@ -68,7 +68,7 @@ def pour(text: str) -> None:
 
 def emit(value: Any) -> None:
     """Print one JSON object on one line, at once."""
-    pour(json.dumps(value) + "\n")
+    write_verbatim(json.dumps(value) + "\n")
 
 
 @contextmanager
@@ -98,29 +98,29 @@ def _give_up_standard_output() -> None:
     os.close(nowhere)
 
 
-def complain(error: BaseException) -> int:
+def report_error(error: BaseException) -> int:
     """Report a failure in one sentence and return the exit code."""
     if isinstance(error, ColonnadeError):
-        message, code = harmless(error, _LONGEST_SENTENCE), error.exit_code
+        message, code = sanitize(error, _LONGEST_SENTENCE), error.exit_code
     elif isinstance(error, Interrupted):
         message, code = "interrupted [CO003]", error.exit_code
     elif isinstance(error, OSError) and (error.errno in _NO_ROOM or error.filename is not None):
-        message = harmless(f"{error.filename or 'a file'} cannot be used: {error.strerror} [SO011]")
+        message = sanitize(f"{error.filename or 'a file'} cannot be used: {error.strerror} [SO011]")
         code = StorageError.exit_code if error.errno in _NO_ROOM else StudyError.exit_code
     else:
         message = f"this is a fault of Colonnade ({type(error).__name__}); set COLONNADE_DEBUG=1 to see where [CO004]"
         code = INTERNAL_ERROR
     if os.environ.get("COLONNADE_DEBUG") and not isinstance(error, Interrupted):
-        sys.stderr.write(harmless_lines("".join(traceback.format_exception(error)), _LONGEST_SENTENCE))
+        sys.stderr.write(sanitize_lines("".join(traceback.format_exception(error)), _LONGEST_SENTENCE))
     if _State.json:
         try:
             told = {"error": type(error).__name__, "code": code_of(message), "message": message, "exit_code": code}
-            emit(told | _looking(error))
+            emit(told | _advice_facts(error))
             return code
         except StorageError:
             pass
     with suppress(OSError):  # nobody can read it; there is still the exit code
-        lines = [f"colonnade: {message}", *map(harmless, _advice(error))]
+        lines = [f"colonnade: {message}", *map(sanitize, _advice(error))]
         sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
     return code
@@ -136,7 +136,7 @@ def _advice(error: BaseException) -> list[str]:
     return own + (look if _State.keys else [])
 
 
-def _looking(error: BaseException) -> dict[str, Any]:
+def _advice_facts(error: BaseException) -> dict[str, Any]:
     """The same hints for JSON: the commands, and how many keys a screen would show."""
     if not isinstance(error, AlignmentError):
         return {}
@@ -151,7 +151,7 @@ def progress_bar(enabled: bool) -> Iterator[Report]:
         return
     from rich.console import Console
 
-    from colonnade.cli.screen import bars_on
+    from colonnade.cli.terminal import bars_on
 
     bars = bars_on(Console(stderr=True))
     tasks: dict[str, Any] = {}
@@ -170,12 +170,12 @@ def progress_bar(enabled: bool) -> Iterator[Report]:
             bars.stop()
 
 
-def piped(phase: str, done: int, total: int) -> None:
+def emit_progress(phase: str, done: int, total: int) -> None:
     """Progress as JSON lines, for a parent process."""
     emit({"time": _now(), "progress": phase, "done": done, "total": total})
 
 
-def present(said: dict[str, Any]) -> None:
+def emit_presence(said: dict[str, Any]) -> None:
     """Who is here and what was sent so far, as a JSON line for a parent process."""
     emit({"time": _now(), "presence": said})
 

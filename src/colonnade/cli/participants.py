@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.groups import StudyPath
-from colonnade.cli.output import Json, about, emit, piped, present, progress_bar, say, speak_json
+from colonnade.cli.group_commands import StudyPath
+from colonnade.cli.output import Json, emit, emit_presence, emit_progress, progress_bar, remember_files, say, speak_json
 
 if TYPE_CHECKING:
     from colonnade.study import Study
-    from colonnade.study.lanes.asked import Asked
+    from colonnade.study.worker_options import WorkerOptions
 
 PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
@@ -36,7 +36,7 @@ def end_with_standard_input(wanted: bool) -> None:
     A process that watches for it has two threads, so whoever wants to be copied is copied before.
     """
     if wanted:
-        from colonnade.standing.children import end_with_parent
+        from colonnade.federation.processes import end_with_parent
 
         end_with_parent()
 
@@ -75,29 +75,29 @@ def coordinator(
     while_open: WhileOpen = False,
 ) -> None:
     """Relay a study between its parties and publish the result."""
-    from colonnade.cli import show
-    from colonnade.cli.lean import without_pandas
+    from colonnade.cli import text_output
+    from colonnade.cli.process_tuning import without_pandas
     from colonnade.cli.publish import publish
     from colonnade.study import Study, run_coordinator
-    from colonnade.study.meeting import Place
+    from colonnade.study.connect import MeetingPoint
 
     without_pandas()
     speak_json(json or pipe)
-    about(study, "PARTY.toml")  # its real path is known to the party alone
+    remember_files(study, "PARTY.toml")  # its real path is known to the party alone
     loaded = Study.load(study).runnable()
-    asked = crew_asked(loaded, workers, engine)
+    asked = worker_options(loaded, workers, engine)
     end_with_standard_input(while_open)
     folder = out or Path("runs") / loaded.name
     address = listen or loaded.content.coordinator.address
     loaded.certificates()  # an error about a wrong pin must come before "waiting"
     say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
     with closing(asked), progress_bar(not (json or pipe)) as bar:
-        place, watch = Place(hub, room, attempt), present if while_open else None
+        place, watch = MeetingPoint(hub, room, attempt), emit_presence if while_open else None
         run_coordinator(
             loaded,
             key,
             folder,
-            piped if pipe else bar,
+            emit_progress if pipe else bar,
             listen=listen,
             dial=dial,
             place=place,
@@ -107,29 +107,29 @@ def coordinator(
         )
     if room or not pipe:
         facts = publish(loaded, folder, {"coordinator": folder})
-        emit(facts) if json else None if pipe else say(show.outcome(loaded, folder, facts["run"]))
+        emit(facts) if json else None if pipe else say(text_output.outcome(loaded, folder, facts["run"]))
 
 
-def crew_asked(study: Study, workers: int | None, engine: str | None = None) -> Asked:
+def worker_options(study: Study, workers: int | None, engine: str | None = None) -> WorkerOptions:
     """What is asked of workers; in a study in lanes they are forked from a copy of this process.
 
     To be called when nothing but public files was read.
     """
     from importlib import import_module
 
-    from colonnade.cli.forking import copied
+    from colonnade.cli.preload import fork_server_of_this_command
     from colonnade.errors import StudyError
-    from colonnade.study.lanes.asked import Asked
+    from colonnade.study.worker_options import WorkerOptions
 
     if study.content.lanes is None:
         if workers is not None or engine is not None:
             raise StudyError(
                 f"study {study.name!r} has no [lanes], so nobody has workers: leave --workers and --engine out [ST037]"
             )
-        return Asked()
-    Asked(workers, engine).compute()  # an error about --engine must come before anybody waits
+        return WorkerOptions()
+    WorkerOptions(workers, engine).compute()  # an error about --engine must come before anybody waits
     import_module("colonnade.study.lanes.heads")  # so that workers need not
-    return Asked(workers, engine, copied(study))
+    return WorkerOptions(workers, engine, fork_server_of_this_command(study))
 
 
 def relay(
@@ -146,7 +146,7 @@ def relay(
     import threading
 
     from colonnade.study import Study
-    from colonnade.study.relay import relay as serving
+    from colonnade.study.connect import serve_lanes as serving
 
     over = threading.Event()
     loaded = Study.load(study)
@@ -177,53 +177,65 @@ def party(
     while_open: WhileOpen = False,
 ) -> None:
     """Take part in a study with one's own columns."""
-    from colonnade.cli import show
-    from colonnade.cli.approve import approval, once_more, say_news, say_repeat
-    from colonnade.cli.lean import without_pandas
+    from colonnade.cli import text_output
+    from colonnade.cli.approve import approval, rerun_decision, say_news, say_rerun
+    from colonnade.cli.process_tuning import without_pandas
     from colonnade.cli.publish import publish_own
     from colonnade.study import PartyConfig, Study, preflight, run_party
+    from colonnade.study.connect import MeetingPoint
     from colonnade.study.local import folder_of
-    from colonnade.study.meeting import Place
     from colonnade.study.record import read_facts
 
     without_pandas()
     speak_json(json or pipe)
-    about(study, config)
+    remember_files(study, config)
     loaded = Study.load(study).runnable()
-    asked = crew_asked(loaded, workers)
+    asked = worker_options(loaded, workers)
     end_with_standard_input(while_open)
     own = PartyConfig.load(config)
     own.check_membership(loaded)  # before its price is shown
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):
-        said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.own_forecast(loaded, [own]))
+        said = (
+            text_output.about(loaded),
+            text_output.approval_text(own.name, preflight(loaded)),
+            text_output.own_forecast(loaded, [own]),
+        )
         say("\n".join(filter(None, said)))
     say_news(loaded, [own])
-    say_repeat(loaded, own)
+    say_rerun(loaded, own)
     approved = approval([own], approve, mute=json or pipe, by=approved_by)
-    repeat = once_more(again, mute=json or pipe)
+    repeat = rerun_decision(again, mute=json or pipe)
     with closing(asked), progress_bar(not (json or pipe)) as bar:
         model = run_party(
             loaded,
             own,
             folder,
-            piped if pipe else bar,
+            emit_progress if pipe else bar,
             approve=approved,
             again=repeat,
-            place=Place(hub, room, attempt),
-            watch=present if while_open else None,
+            place=MeetingPoint(hub, room, attempt),
+            watch=emit_presence if while_open else None,
             tell=say,
             workers=asked,
         )
     publish_own(loaded, own, folder, model)
     if not pipe:
         record = read_facts(folder)
-        told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report
+        told = (
+            text_output.summary(model) if model.recipient else []
+        )  # a result for everybody is in the coordinator's report
         own_file = folder / model.kept_file
         kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
-        done = [*show.common(loaded, record), *show.lost(record), *show.misfits(record), *told, *kept]
+        done = [
+            *text_output.common(loaded, record),
+            *text_output.lost_parties(record),
+            *text_output.misfits(record),
+            *told,
+            *kept,
+        ]
         done += [
-            show.forecast_of(record),
+            text_output.forecast_of(record),
             f"done; our report is {folder / 'report.html'}, beside the record of the run",
         ]
         facts: dict[str, Any] = {"study": loaded.name, "out": str(folder), "report": str(folder / "report.html")}
@@ -235,32 +247,32 @@ def party(
 
 def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again = False, json: Json = False) -> None:
     """Run a whole study on this machine, a process for each party."""
-    from colonnade.cli import show
+    from colonnade.cli import text_output
     from colonnade.cli.approve import approval_for_all, say_news
-    from colonnade.cli.forking import copied
+    from colonnade.cli.preload import fork_server_of_this_command
     from colonnade.cli.publish import publish
     from colonnade.study import Study, preflight, run_local
     from colonnade.study.local import local_configs
 
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
-    say("\n\n".join(filter(None, (show.about(loaded), show.preflight(preflight(loaded))))))
-    forks = copied(loaded)  # before anything of a party is looked at: nobody shall inherit it
+    say("\n\n".join(filter(None, (text_output.about(loaded), text_output.preflight(preflight(loaded))))))
+    forks = fork_server_of_this_command(loaded)  # before anything of a party is looked at: nobody shall inherit it
     configs = list(local_configs(loaded).values())
-    if not json and (enough := show.own_forecast(loaded, configs)):  # it counts the rows of every table
+    if not json and (enough := text_output.own_forecast(loaded, configs)):  # it counts the rows of every table
         say(f"\n{enough}")
-    about(study, *(own.path for own in configs))
+    remember_files(study, *(own.path for own in configs))
     say_news(loaded, configs)
     approved, repeated = approval_for_all(loaded, configs, approve, again, mute=json)
     with progress_bar(not json) as progress:
         folders = run_local(loaded, folder, progress=progress, approve=approved, again=repeated, forks=forks)
     facts = publish(loaded, folder, folders)
-    emit(facts) if json else say(show.outcome(loaded, folder, facts["run"]))
+    emit(facts) if json else say(text_output.outcome(loaded, folder, facts["run"]))
 
 
 def worker() -> None:
     """Be a worker of a head, on the line that it has given as standard input."""
-    from colonnade.cli.lean import few_arenas
+    from colonnade.cli.process_tuning import few_arenas
     from colonnade.study.engine.processes import main
 
     few_arenas(1)

@@ -12,11 +12,11 @@ gc.disable()  # what is imported here is left out of garbage collections, as all
 
 from importlib import import_module  # noqa: E402 - see above
 
-from colonnade.cli.app import built  # noqa: E402
-from colonnade.cli.forking import prepare  # noqa: E402
+from colonnade.cli.app import build_command  # noqa: E402
+from colonnade.cli.preload import import_ahead  # noqa: E402
 from colonnade.models import registry  # noqa: E402
 
-import_module("colonnade.standing.assess")
+import_module("colonnade.federation.checks")
 for participant in ("party", "coordinator"):
-    built(f"colonnade.cli.participants:{participant}", participant)
-prepare(registry.expected())
+    build_command(f"colonnade.cli.participants:{participant}", participant)
+import_ahead(registry.expected())

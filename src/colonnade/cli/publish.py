@@ -10,16 +10,16 @@ from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import StorageError
-from colonnade.models import Estimator, files
+from colonnade.models import Estimator, serialization
 from colonnade.models.assessment import Assessment
 from colonnade.models.registry import section_of
-from colonnade.models.saved import finite
-from colonnade.privacy import Entry
-from colonnade.privacy.ledger.file import at_once
-from colonnade.privacy.ledger.groups import Sight
+from colonnade.models.serialization import finite_or_null
+from colonnade.privacy import LedgerEntry
+from colonnade.privacy.ledger.coalitions import CrossStudyViews
+from colonnade.privacy.ledger.storage import kept_open
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
-from colonnade.report.alignment import people
+from colonnade.report.privacy import people
 from colonnade.study import PartyConfig, Study
 from colonnade.study.preflight import outlook
 from colonnade.study.record import as_text, read_facts
@@ -39,10 +39,10 @@ _ALIGNED = ("rows", "missing", "repeated", "matched")
 
 def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimator) -> None:
     """Write a party's own ``report.html``: what is public, and what this party alone may know."""
-    record = read_facts(folder) if (folder / "run.json").exists() else taken(study, config)
+    record = read_facts(folder) if (folder / "run.json").exists() else fetched_record(study, config)
     name, kept = config.name, folder / model.kept_file
-    with at_once(config.ledger):
-        book = config.book()
+    with kept_open(config.ledger):
+        book = config.open_ledger()
         own: dict[str, Any] = {"party": name, "ledger": str(config.ledger), "studies": book.studies}
         if own["studies"] <= _FEW_STUDIES:  # to read and compose more of them takes long
             counted = [entry for entry in book.entries() if entry.state != "released"]
@@ -51,10 +51,10 @@ def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimato
         own |= {"kept": kept.name, "keeps": model.keeps, "lines": _strongest(kept)}
     run = record | public_facts(study) | {"parties": {name: _participant(study, name, record)}, "own": own}
     with _still_paid_for(folder):
-        _write(study, folder, run | _told(study, record), model, view=model.own_view())
+        _write(study, folder, run | _page_facts(study, record), model, view=model.own_view())
 
 
-def taken(study: Study, config: PartyConfig) -> dict[str, Any]:
+def fetched_record(study: Study, config: PartyConfig) -> dict[str, Any]:
     """The record of a result that others have signed and this party took from the hub: it took no part in its end."""
     return {"study": study.name, "digest": study.digest, "participant": config.name, "status": "taken from the hub"}
 
@@ -74,21 +74,21 @@ def publish(
     run["parties"] = everyone
     if evaluation:
         run["evaluation"] = dict(evaluation)
-    run |= _told(study, run)
+    run |= _page_facts(study, run)
     with _still_paid_for(out):
         _write(study, out, run, Estimator.load(out / "model.json"), evaluation)
     return {"study": study.name, "out": str(out), "run": run, "privacy": study.statement.to_dict()}
 
 
-def learned_of(name: str, counted: Sequence[Entry], delta: float) -> dict[str, float | None]:
+def learned_of(name: str, counted: Sequence[LedgerEntry], delta: float) -> dict[str, float | None]:
     """What everybody but a party, in groups without it, has learned from all studies in its ledger.
 
     What was told to the party itself is not in its ledger. A group above the threshold of a study has no figure; only
     all others together are counted as far as each threshold allows.
     """
-    sight = Sight([entry.told for entry in counted], name)
-    others = [who for who in sight.standard() if name not in who.label.split("+")]
-    return {who.label: finite(sight.total(replace(who, held=who.others), delta).epsilon) for who in others}
+    sight = CrossStudyViews([entry.content for entry in counted], name)
+    others = [who for who in sight.standard_observers() if name not in who.label.split("+")]
+    return {who.label: finite_or_null(sight.total(replace(who, held=who.others), delta).epsilon) for who in others}
 
 
 def _strongest(kept: Path) -> list[str]:
@@ -115,7 +115,7 @@ def _participant(study: Study, name: str, record: Mapping[str, Any]) -> dict[str
     }
 
 
-def _told(study: Study, record: Mapping[str, Any]) -> dict[str, Any]:
+def _page_facts(study: Study, record: Mapping[str, Any]) -> dict[str, Any]:
     """What a page says besides: what the study is for, whether there were enough people, and which words mean what."""
     found = outlook(study, people(record) or None)
     told: dict[str, Any] = {"description": study.content.description} if study.content.description else {}
@@ -130,7 +130,7 @@ def _write(
     evaluation: Mapping[str, Any] | None = None,
     view: Assessment | None = None,
 ) -> None:
-    files.replace_private(folder / "run.json", as_text(run))
+    serialization.replace_private(folder / "run.json", as_text(run))
     write_report(folder, run, study.statement, model, section_of(model.kind), evaluation, view)
 
 

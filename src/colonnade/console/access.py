@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.disk import writing
+from colonnade.federation.store_file import StoreFile
 from colonnade.randomness import new_key
-from colonnade.standing.standing_file import StandingFile
-from colonnade.study.console_part import Role
+from colonnade.study.party_file import ConsoleRole
 
-ROLES: tuple[Role, ...] = ("viewer", "approver")
+ROLES: tuple[ConsoleRole, ...] = ("viewer", "approver")
 LINK_SECONDS = 600
 """A link that was not used is worth nothing after ten minutes."""
 SESSION_SECONDS = 12 * 3600
@@ -32,7 +32,7 @@ _TOKEN_BYTES = 16
 _SECRET = "access.key"  # noqa: S105 - the name of a file
 
 
-class AccessFile(StandingFile):
+class AccessFile(StoreFile):
     """Links and sessions, by the hashes of their tokens."""
 
     name, application_id = "access.db", 0x436F4163
@@ -45,11 +45,11 @@ CREATE TABLE sessions (
 
 
 @dataclass(frozen=True)
-class Session:
+class ConsoleSession:
     """A person who is signed in, in one browser."""
 
     person: str
-    role: Role
+    role: ConsoleRole
     key: str
     """A name of the session that is no secret: nobody can sign in with it."""
     csrf: str
@@ -84,13 +84,13 @@ class TrustedHeader:
 
 
 @dataclass
-class Access:
+class AccessControl:
     """The people of one console, their links and their sessions."""
 
     folder: Path
     hosts: tuple[str, ...]
     """The names, with the port, under which a browser may ask for this console."""
-    people: Callable[[], Mapping[str, Role]] = dict
+    people: Callable[[], Mapping[str, ConsoleRole]] = dict
     """Who may sign in through the proxy now, and as what; links carry their role with them."""
     header: TrustedHeader | None = None
     secure: bool = False
@@ -107,7 +107,7 @@ class Access:
         """The name of the cookie; the prefix has browsers check that it is secure and of this host alone."""
         return f"{'__Host-' if self.secure else ''}colonnade{self.label}"
 
-    def link(self, person: str, role: Role) -> str:
+    def link(self, person: str, role: ConsoleRole) -> str:
         """A token that signs this person in once, within ten minutes."""
         token = new_key()[:_TOKEN_BYTES].hex()
         with self._file.writing() as store:
@@ -117,7 +117,7 @@ class Access:
             )
         return token
 
-    def enter(self, token: str, before: str | None = None) -> tuple[str, Session] | None:
+    def sign_in(self, token: str, before: str | None = None) -> tuple[str, ConsoleSession] | None:
         """A new session and the token of its cookie for a good link; the session before it ends."""
         with self._file.writing() as store:
             row = store.execute(
@@ -136,7 +136,7 @@ class Access:
             )
         return fresh, _session(fresh, row[0], row[1])
 
-    def session(self, token: str) -> Session | None:
+    def session(self, token: str) -> ConsoleSession | None:
         """Whose session a cookie belongs to, if it is still good."""
         row = self._file.row(
             "select person, role, used from sessions where hash = ? and begun > ? and used > ?",
@@ -146,7 +146,7 @@ class Access:
             self._file.change("update sessions set used = ? where hash = ?", (self.clock(), _hash(token)))
         return None if row is None else _session(token, row[0], row[1])
 
-    def still(self, session: Session) -> bool:
+    def is_current(self, session: ConsoleSession) -> bool:
         """Whether a session goes on; asking does not prolong it."""
         if session.at_proxy:
             return self._at_proxy(session.person) == session
@@ -157,16 +157,16 @@ class Access:
             is not None
         )
 
-    def leave(self, session: Session) -> None:
+    def sign_out(self, session: ConsoleSession) -> None:
         """End a session."""
         self._file.change("delete from sessions where hash = ?", (session.key,))
 
-    def leave_all(self) -> int:
+    def sign_out_all(self) -> int:
         """End every session and every link; returns how many people were signed in by links.
 
         Whoever is signed in at the proxy is let in again by its header; but forms and pages that are open end.
         """
-        writing.put({self.folder / _SECRET: new_key()}, private=True)
+        writing.write_files({self.folder / _SECRET: new_key()}, private=True)
         with self._file.writing() as store:
             store.execute("delete from links")
             return store.execute("delete from sessions").rowcount
@@ -180,13 +180,13 @@ class Access:
         """Before which moments no session that goes on was begun or used."""
         return self.clock() - SESSION_SECONDS, self.clock() - IDLE_SECONDS
 
-    def by_proxy(self, address: str, said: str | None) -> Session | None:
+    def by_proxy(self, address: str, said: str | None) -> ConsoleSession | None:
         """Who signed in at the proxy, if the header comes from there and the person is known here."""
         if self.header is None or said is None or not self.header.believes(address):
             return None
         return self._at_proxy(said)
 
-    def _at_proxy(self, said: str) -> Session | None:
+    def _at_proxy(self, said: str) -> ConsoleSession | None:
         role = self.people().get(said)
         if role is None:
             return None
@@ -209,6 +209,6 @@ def _hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def _session(token: str, person: str, role: Role, *, at_proxy: bool = False) -> Session:
+def _session(token: str, person: str, role: ConsoleRole, *, at_proxy: bool = False) -> ConsoleSession:
     csrf = hmac.new(token.encode(), b"colonnade console form", hashlib.sha256).hexdigest()
-    return Session(person, role, _hash(token), csrf, at_proxy)
+    return ConsoleSession(person, role, _hash(token), csrf, at_proxy)

@@ -1,33 +1,136 @@
-"""The application: sign-in, the pages of whoever serves it, and what they have in common."""
+"""The application: sign-in, the pages of whoever serves it, and events that tell pages that something has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
-from colonnade.console import entrance, layout, live
-from colonnade.console.access import Access
-from colonnade.console.desk import Desk
-from colonnade.console.guard import Guard
+from colonnade.console import layout, login
+from colonnade.console.access import AccessControl
+from colonnade.console.layout import refusal
+from colonnade.console.security_middleware import SecurityMiddleware
 from colonnade.errors import ColonnadeError
+from colonnade.federation.store_file import AuditLog
+
+
+class ConsoleSource(Protocol):
+    """A party's desk or the hub's; pages ask more of it, the frame only this."""
+
+    audit: AuditLog
+    """Who did what."""
+
+    @property
+    def name(self) -> str:
+        """Whose console it is, as it stands at the top of every page."""
+
+    def status_line(self, person: str) -> tuple[bool, str]:
+        """Whether all is well, and one sentence about it; it is shown to this person on every page."""
+
+    def state_text(self) -> str:
+        """Text that is another one whenever something on a live page has changed; asked often, so it is cheap."""
+
+    def audit_reader(self, person: str) -> str | None:
+        """Whose lines of the audit log this person may read; ``None`` for all."""
+
+
+POLL_SECONDS = 0.5
+"""Seconds between two looks at what may have changed; one look serves all who listen."""
+MAX_STREAMS_PER_SESSION = 8
+MAX_STREAMS = 64
+_QUIET = 15.0
+_STILL = 5.0
+
+
+class ChangeDetector:
+    """The state of a desk as a short text, looked at once for all who listen."""
+
+    def __init__(self, desk: ConsoleSource) -> None:
+        self._desk = desk
+        self._looked = 0.0
+        self._now = ""
+        self._lock = asyncio.Lock()
+        self.listeners: Counter[str] = Counter()
+
+    async def now(self) -> str:
+        """The state, not older than the time between two looks."""
+        async with self._lock:
+            at = asyncio.get_running_loop().time()
+            if not self._now or at - self._looked >= POLL_SECONDS:
+                state = await run_in_threadpool(self._desk.state_text)
+                self._now, self._looked = hashlib.sha256(state.encode("utf-8", "replace")).hexdigest()[:16], at
+        return self._now
+
+
+async def stream_events(request: Request) -> Response:
+    """A stream of one event for each change; it ends with the session."""
+    pulse: ChangeDetector = request.app.state.pulse
+    key = request.state.session.key
+    if pulse.listeners[key] >= MAX_STREAMS_PER_SESSION or pulse.listeners.total() >= MAX_STREAMS:
+        return refusal(request, 429, "Too many pages of this console are open; close some of them. [CO017]")
+    return _EventStream(request, pulse)
+
+
+class _EventStream(StreamingResponse):
+    """A stream that counts from the moment in which it is allowed, or many that arrive together would all be."""
+
+    def __init__(self, request: Request, pulse: ChangeDetector) -> None:
+        super().__init__(_change_events(request, pulse), media_type="text/event-stream")
+        self._listeners, self._key = pulse.listeners, request.state.session.key
+        self._listeners[self._key] += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it until somebody hangs up or the session ends, which may be before its first word."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._listeners[self._key] -= 1
+            if not self._listeners[self._key]:
+                del self._listeners[self._key]
+
+
+async def _change_events(request: Request, pulse: ChangeDetector) -> AsyncIterator[str]:
+    access, session = request.app.state.access, request.state.session
+    loop = asyncio.get_running_loop()
+    known = request.headers.get("last-event-id") or await pulse.now()
+    spoke = asked = loop.time()
+    yield f"retry: 2000\nid: {known}\n\n" if known.isalnum() else "retry: 2000\n\n"
+    while True:
+        state = await pulse.now()
+        if state != known:
+            known, spoke = state, loop.time()
+            yield f"id: {state}\nevent: change\ndata: {state}\n\n"
+        elif loop.time() - spoke > _QUIET:  # so that a connection that is gone is noticed
+            spoke = loop.time()
+            yield ": still here\n\n"
+        if loop.time() - asked > _STILL:
+            asked = loop.time()
+            if not await run_in_threadpool(access.is_current, session):
+                return
+        await asyncio.sleep(POLL_SECONDS)
+
 
 Pages = Sequence[tuple[str, str | None, Callable[[Request], Any]]]
 """Path, title in the menu (or none) and function of each page, which answers GET and POST."""
 
 
 def make_app(
-    desk: Desk,
-    access: Access,
+    desk: ConsoleSource,
+    access: AccessControl,
     pages: Pages,
     beside: Iterable[BaseRoute] = (),
     metrics: Callable[[], tuple[bytes, str]] | None = None,
-) -> Guard:
+) -> SecurityMiddleware:
     """The whole application.
 
     ``beside`` are routes of others, under ``/v1/`` with tokens of their own. ``metrics`` gives what ``/metrics`` says,
@@ -43,23 +146,23 @@ def make_app(
     app = Starlette(
         routes=[
             Route("/static/{name}", layout.static),
-            Route("/login", entrance.enter, methods=["GET", "POST"]),
-            Route("/logout", entrance.leave, methods=["POST"]),
-            Route("/audit-log", entrance.log),
-            Route("/events", live.events),
+            Route("/login", login.sign_in, methods=["GET", "POST"]),
+            Route("/logout", login.sign_out, methods=["POST"]),
+            Route("/audit-log", login.show_audit_log),
+            Route("/events", stream_events),
             Route("/health", _health),
             Route("/metrics", counts),
             *(Route(path, show, methods=["GET", "POST"]) for path, _, show in pages),
             *beside,
         ],
-        exception_handlers={HTTPException: _missing, ColonnadeError: _failed, Exception: _broken},
+        exception_handlers={HTTPException: _report_missing, ColonnadeError: _report_failure, Exception: _report_fault},
     )
-    app.state.desk, app.state.access, app.state.pulse = desk, access, live.Pulse(desk)
+    app.state.desk, app.state.access, app.state.pulse = desk, access, ChangeDetector(desk)
     app.state.menu = (*((path, title) for path, title, _ in pages if title), ("/audit-log", "Audit log"))
-    return Guard(app, access, _refusal(app))
+    return SecurityMiddleware(app, access, _make_refusal(app))
 
 
-def _refusal(app: Starlette) -> Any:
+def _make_refusal(app: Starlette) -> Any:
     def refuse(request: Request, status: int, sentence: str) -> Response:
         request.scope["app"] = app
         return layout.refusal(request, status, sentence)
@@ -71,16 +174,16 @@ async def _health(request: Request) -> Response:
     return PlainTextResponse("serving\n")
 
 
-async def _missing(request: Request, error: Exception) -> Response:
+async def _report_missing(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     if request.url.path == "/" and request.app.state.menu:
         return RedirectResponse(request.app.state.menu[0][0], 303)
     return layout.refusal(request, status, "There is no such page here. [CO005]")
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _report_failure(request: Request, error: Exception) -> Response:
     return layout.refusal(request, 409, str(error))
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+async def _report_fault(request: Request, error: Exception) -> Response:
     return layout.refusal(request, 500, "This page failed by a fault of Colonnade; the agent's log says more. [CO006]")

@@ -1,26 +1,35 @@
-"""What the pages of the hub's console may ask: members, proposals, and the results of those that are done."""
+"""The hub's console: what its pages may ask, and the pages about proposals, results and members."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import Response
+
+from colonnade.console.app import Pages
+from colonnade.console.layout import render
+from colonnade.console.report_frame import send_report_frame
 from colonnade.disk import reading
-from colonnade.errors import ColonnadeError, FederationError, one_code
-from colonnade.harmless import harmless
+from colonnade.errors import ColonnadeError, FederationError, StorageError, one_code
+from colonnade.federation.members import six_words
+from colonnade.federation.proposal_store import ProposalStore
+from colonnade.federation.store_file import AuditLog
 from colonnade.models import Estimator
+from colonnade.privacy.statement import format_rounded_up
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.standing.desk import Desk
-from colonnade.standing.standing_file import AuditLog
+from colonnade.sanitize import sanitize
 
 _LATEST = 1 << 62  # no serial number is as large
 _LARGEST_STATEMENT = 1 << 24
 
 
 @dataclass(frozen=True)
-class Result:
+class HubResult:
     """What came of a study that is done."""
 
     lines: tuple[str, ...]
@@ -31,15 +40,15 @@ class Result:
 
 
 @dataclass
-class HubDesk:
+class HubView:
     """The hub's view of its federation. A person of a member's name sees what that member may; others see all."""
 
-    desk: Desk
+    desk: ProposalStore
     results: Path
     """The folder that holds a folder for each study that is done."""
     present: Callable[[], Collection[str]] = tuple
     """The members that are connected now."""
-    _known: dict[str, Result] = field(default_factory=dict)
+    _known: dict[str, HubResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.audit = AuditLog(self.desk.file)
@@ -49,13 +58,13 @@ class HubDesk:
         """The federation's name."""
         return f"{self.desk.members.name} · hub"
 
-    def standing(self, person: str) -> tuple[bool, str]:
+    def status_line(self, person: str) -> tuple[bool, str]:
         """How many of the studies that this person may see run and wait."""
         states = [study["state"] for study in self.studies(person)]
         running, waiting = states.count("running"), states.count("open")
         return True, f"{running} running, {waiting} waiting for answers or for their turn."
 
-    def pulse(self) -> str:
+    def state_text(self) -> str:
         """The serial number of the last change, and who is here."""
         return f"{self.desk.news(COORDINATOR, _LATEST)['serial']} {sorted(self.present())}"
 
@@ -74,7 +83,7 @@ class HubDesk:
         """One of them."""
         return self.desk.study(id, self._sees_as(person))
 
-    def result(self, id: str, person: str | None) -> Result:
+    def result(self, id: str, person: str | None) -> HubResult:
         """The result of a study that this person may see; the report, as over a line, only for those who may read it.
 
         Its sizes and seconds tell the number of rows: it is for the parties of the study and the hub's own people.
@@ -82,14 +91,14 @@ class HubDesk:
         study = self.study(id, person)
         if study["state"] != "done":
             raise FederationError(
-                f"the study {harmless(study['name'])!r} is {study['state']}, so it has no result [FE016]"
+                f"the study {sanitize(study['name'])!r} is {study['state']}, so it has no result [FE016]"
             )
         if id not in self._known:
-            self._known[id] = _read(self.results / id)
+            self._known[id] = _read_result(self.results / id)
         found = self._known[id]
         return found if self._sees_as(person) in (COORDINATOR, *study["parties"]) else replace(found, report=None)
 
-    def only_lines_of(self, person: str) -> str | None:
+    def audit_reader(self, person: str) -> str | None:
         """A person of a member's name reads her own lines."""
         return None if self._sees_as(person) == COORDINATOR else person
 
@@ -98,7 +107,7 @@ class HubDesk:
         return person if person is not None and person in self.desk.members.roles else COORDINATOR
 
 
-def _read(folder: Path) -> Result:
+def _read_result(folder: Path) -> HubResult:
     """The result in this folder; what is missing or damaged is said in its place."""
     try:
         lines = tuple(Estimator.load(folder / "model.json").summary())
@@ -106,7 +115,80 @@ def _read(folder: Path) -> Result:
         lines = (one_code(f"The model cannot be shown here: {error}."),)
     try:
         rows = tuple(reading.read_json(folder / "privacy.json", _LARGEST_STATEMENT)["rows"])
-    except (reading.Unreadable, KeyError, TypeError):
+    except (reading.UnreadableFile, KeyError, TypeError):
         rows = ()
     report = folder / "report.html"
-    return Result(lines, rows, report if report.is_file() else None)
+    return HubResult(lines, rows, report if report.is_file() else None)
+
+
+MAX_RESULTS = 4
+"""Studies beside each other."""
+
+
+def show_proposals(request: Request) -> Response:
+    """The list."""
+    return render(request, "hub/proposals.html", studies=request.app.state.desk.studies(request.state.session.person))
+
+
+def show_proposal(request: Request) -> Response:
+    """One proposal, with its result if it is done."""
+    desk, person = request.app.state.desk, request.state.session.person
+    study = desk.study(request.path_params["id"], person)
+    result = desk.result(study["id"], person) if study["state"] == "done" else None
+    return render(request, "hub/proposal.html", study=study, result=result)
+
+
+def send_report(request: Request) -> Response:
+    """Its report, as the content of a frame."""
+    result = request.app.state.desk.result(request.path_params["id"], request.state.session.person)
+    if result.report is None:
+        raise StorageError("this study has no report here [SO017]")
+    return send_report_frame(result.report)
+
+
+def show_results(request: Request) -> Response:
+    """The studies that are done, and those that were chosen beside each other."""
+    desk, person = request.app.state.desk, request.state.session.person
+    done = [study for study in desk.studies(person) if study["state"] == "done"]
+    chosen = request.query_params.getlist("id")[:MAX_RESULTS]
+    names = Counter(study["name"] for study in done)
+    picked = [
+        study | {"label": study["name"] if names[study["name"]] == 1 else f"{study['name']} ({study['id'][:6]})"}
+        for study in done
+        if study["id"] in chosen
+    ]
+    beside = [(study, desk.result(study["id"], person)) for study in picked]
+    observers = list(dict.fromkeys(row["observer"] for _, result in beside for row in result.rows))
+    prices = [(who, [format_price(result.rows, who) for _, result in beside]) for who in observers]
+    return render(request, "hub/results.html", done=done, chosen=chosen, beside=beside, prices=prices, most=MAX_RESULTS)
+
+
+def format_price(rows: Any, observer: str) -> str:
+    """What an observer can learn by a study, as text."""
+    found = next((row for row in rows if row["observer"] == observer), None)
+    if found is None:
+        return "not in this study"
+    if found["epsilon"] is None:
+        return "no guarantee"
+    return f"{format_rounded_up(found['epsilon'])} (delta {found['delta']:g}; {found['adjacency']})"
+
+
+def show_members(request: Request) -> Response:
+    """All members."""
+    desk = request.app.state.desk
+    members, here = desk.desk.members, set(desk.present())
+    rows = [
+        {"name": name, "role": role, "pin": (pin := members.pins[name]), "words": six_words(pin), "here": name in here}
+        for name, role in members.roles.items()
+    ]
+    return render(request, "hub/members.html", members=rows, address=members.address)
+
+
+HUB_PAGES: Pages = (
+    ("/proposals", "Proposals", show_proposals),
+    ("/results", "Results", show_results),
+    ("/members", "Members", show_members),
+    ("/proposals/{id}", None, show_proposal),
+    ("/proposals/{id}/report", None, send_report),
+)
+"""The pages of the hub's console, in the order of the menu."""

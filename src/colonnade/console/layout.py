@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from colonnade.drawing.markup import Html
-from colonnade.harmless import harmless
 from colonnade.report.document import style
+from colonnade.sanitize import sanitize
 
 _LONGEST = 4000
 _ICON = (
@@ -72,7 +72,7 @@ def _shown(value: Any) -> Any:
         return ""
     if isinstance(value, Html):  # a piece of a report, whose texts are escaped already
         return Markup(value)  # noqa: S704
-    return value if hasattr(value, "__html__") else harmless(value, _LONGEST, keep="\n\r\t")
+    return value if hasattr(value, "__html__") else sanitize(value, _LONGEST, keep="\n\r\t")
 
 
 @cache

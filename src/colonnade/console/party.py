@@ -2,50 +2,111 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+import time
+from collections.abc import Hashable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotYet
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from colonnade.console.meaning import CapLeft, Prices, odds_of
-from colonnade.console.surveying import Surveys
+from colonnade.console import survey_child
+from colonnade.console.privacy_explainer import CapForecast, StudyPrices, log_odds_rises
+from colonnade.console.survey_child import MEMORY, SECONDS
 from colonnade.disk import reading
-from colonnade.errors import ColonnadeError, FederationError, OfficeError, one_code
+from colonnade.errors import ColonnadeError, DataError, FederationError, ProposalError, one_code
+from colonnade.federation import members as newcomers
+from colonnade.federation.agent_store import AgentStore, AttemptRecord, ProposedStudy, State
+from colonnade.federation.checks import examine_member
+from colonnade.federation.members import FederationMembers, MemberIdentity
+from colonnade.federation.processes import OUTPUT, file_stamp
+from colonnade.federation.scores.service import ScoresService
+from colonnade.federation.statements import STUDY_FILE
 from colonnade.privacy import Ledger
-from colonnade.standing import newcomers
-from colonnade.standing.checkup import examine_member
-from colonnade.standing.federation import Members
-from colonnade.standing.newcomers import Person
-from colonnade.standing.office import Attempt, Entry, Office, State
-from colonnade.standing.output import OUTPUT
-from colonnade.standing.proposal import STUDY_FILE
-from colonnade.standing.scores.service import ScoresService
-from colonnade.standing.standing_process import stamp
-from colonnade.study.doctor import Check, examine
-from colonnade.study.policy import PartyConfig
+from colonnade.study.doctor import DoctorCheck, examine
+from colonnade.study.party_config import PartyConfig
 from colonnade.study.record import read_facts
-from colonnade.tables.survey import Survey
+from colonnade.tables import Schema
+from colonnade.tables.profiling import TableProfile
+from colonnade.tables.sources.databases import data_to_plain
+
+_MAX_KEPT = 8
+_SHOWN_SECONDS = 600.0
+SurveyKey = tuple[str, Hashable]
+
+
+@dataclass
+class SurveyCache:
+    """Surveys that were made or are being made; one at a time."""
+
+    _known: dict[SurveyKey, Future[TableProfile]] = field(default_factory=dict)
+    _hand: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "survey"))
+
+    def ask(self, config: PartyConfig, schema_file: Path, wait: float) -> TableProfile | None:
+        """The survey of the party's file under a schema; ``None`` while it takes longer than ``wait`` seconds."""
+        try:
+            digest = Schema.load(schema_file, drafts=True).digest
+            state = config.source().state()
+        except OSError as error:
+            raise DataError(f"{schema_file}: the file cannot be read: {error.strerror} [DA047]") from None
+        # A database does not say whether its rows are others now; what it answered is shown for a while.
+        key = (digest, time.monotonic() // _SHOWN_SECONDS if state is None else state)
+        made = self._known.get(key)
+        if made is None or (made.done() and made.exception() is not None):
+            made = self._known[key] = self._hand.submit(survey_in_child, config, schema_file)
+            for old in [*self._known][:-_MAX_KEPT]:
+                del self._known[old]
+        try:
+            return made.result(wait)
+        except NotYet:
+            return None
+
+
+def survey_in_child(config: PartyConfig, schema_file: Path) -> TableProfile:
+    """Read the table in a process of its own, with limits of memory and time."""
+    own = config.content
+    also = [*([own.id] if own.id else []), *(part.column for part in own.keys.values())]
+    asked = {"data": data_to_plain(config.data), "schema": str(schema_file.resolve()), "also": also}
+    command = [sys.executable, "-m", survey_child.__name__]
+    given = json.dumps(asked | {"written": own.text_format.stated}).encode()
+    try:
+        ended = subprocess.run(command, input=given, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise DataError(f"the table was not read within {SECONDS} seconds, so it is not drawn here [DA048]") from None
+    try:
+        said = json.loads(ended.stdout)
+    except ValueError:
+        raise DataError(
+            f"the table could not be read within {MEMORY >> 30} GiB of memory, so it is not drawn [DA049]"
+        ) from None
+    if "error" in said:
+        raise DataError(said["error"])
+    return TableProfile.from_dict(said)
+
 
 WAITING: tuple[State, ...] = ("checking", "waiting")
 UNDER_WAY: tuple[State, ...] = ("approved", "running")
-PAST: tuple[State, ...] = ("done", "failed", "declined", "refused", "expired", "cancelled")
+ENDED: tuple[State, ...] = ("done", "failed", "declined", "refused", "expired", "cancelled")
 
 
-class PartyDesk:
+class PartyView:
     """A party's own view of its federation; everything here stays on this machine."""
 
-    def __init__(self, config: PartyConfig, office: Office, scores: ScoresService | None = None) -> None:
+    def __init__(self, config: PartyConfig, office: AgentStore, scores: ScoresService | None = None) -> None:
         self.office, self.audit, self.scores = office, office.audit, scores
-        self._config, self._read = config, stamp(config.path)
+        self._config, self._read = config, file_stamp(config.path)
         self._odds: dict[str, Mapping[str, float | None]] = {}
-        self._surveys = Surveys()
+        self._surveys = SurveyCache()
 
     @property
     def config(self) -> PartyConfig:
         """The party file as it is now; as it was, while it cannot be read."""
-        if (now := stamp(self._config.path)) != self._read:
+        if (now := file_stamp(self._config.path)) != self._read:
             with suppress(ColonnadeError):
                 self._config = PartyConfig.load(self._config.path)
             self._read = now
@@ -56,7 +117,7 @@ class PartyDesk:
         """The party's name."""
         return self.config.name
 
-    def standing(self, person: str) -> tuple[bool, str]:
+    def status_line(self, person: str) -> tuple[bool, str]:
         """Whether the agent runs and reaches the hub; everybody is told the same."""
         status = self.office.status()
         if status.pid is None:
@@ -70,25 +131,25 @@ class PartyDesk:
         news = " A new member waits for your acceptance." if pending == 1 else news
         return True, f"Connected to {status.hub}.{news}"
 
-    def pulse(self) -> str:
+    def state_text(self) -> str:
         """What has changed when this has: the office's file, the ledger, and what runs."""
         paths = [self.office.file.path, Path(f"{self.office.file.path}-wal"), self.config.ledger]
         for entry in self.office.entries(("running",)):
             paths += [attempt.folder / OUTPUT for attempt in self.office.attempts(entry.id)[-1:]]
-        return " ".join(str(stamp(path)) for path in paths)
+        return " ".join(str(file_stamp(path)) for path in paths)
 
-    def only_lines_of(self, person: str) -> str | None:
+    def audit_reader(self, person: str) -> str | None:
         """Everybody who signs in here may read all that was written down."""
         return None
 
-    def entry(self, id: str) -> Entry:
+    def entry(self, id: str) -> ProposedStudy:
         """One study, by its whole id."""
         found = self.office.entry(id)
         if found.id != id:
-            raise OfficeError("there is no study of this id here [OF003]")
+            raise ProposalError("there is no study of this id here [OF003]")
         return found
 
-    def prices(self, entry: Entry) -> Prices | None:
+    def prices(self, entry: ProposedStudy) -> StudyPrices | None:
         """What each observer could learn from a study; ``None`` before it was checked, or where it could not be."""
         assessment = entry.assessment or {}
         statement = assessment.get("statement")
@@ -96,14 +157,14 @@ class PartyDesk:
             return None
         odds = assessment.get("odds") or self._odds.get(entry.id)
         if odds is None:
-            odds = self._odds[entry.id] = odds_of(statement)
-        return Prices.of(statement, odds, self.name)
+            odds = self._odds[entry.id] = log_odds_rises(statement)
+        return StudyPrices.of(statement, odds, self.name)
 
-    def caps(self, entry: Entry) -> list[CapLeft]:
+    def caps(self, entry: ProposedStudy) -> list[CapForecast]:
         """What the study would leave of every cap and period."""
-        return [CapLeft.of(each) for each in (entry.assessment or {}).get("left") or ()]
+        return [CapForecast.of(each) for each in (entry.assessment or {}).get("left") or ()]
 
-    def record(self, attempt: Attempt) -> dict[str, Any]:
+    def record(self, attempt: AttemptRecord) -> dict[str, Any]:
         """What ``run.json`` of an attempt says; nothing where there is none."""
         try:
             return read_facts(attempt.folder)
@@ -112,31 +173,31 @@ class PartyDesk:
 
     def book(self) -> Ledger | None:
         """The ledger; ``None`` before the first study."""
-        return self.config.book() if self.config.ledger.exists() else None
+        return self.config.open_ledger() if self.config.ledger.exists() else None
 
-    def schemas(self) -> Iterator[tuple[Entry, Path]]:
+    def schemas(self) -> Iterator[tuple[ProposedStudy, Path]]:
         """Studies that bring a schema for this party, the newest first, and where each lies."""
         for entry in self.office.entries():
             path = self._schema(entry)
             if path is not None:
                 yield entry, path
 
-    def _schema(self, entry: Entry) -> Path | None:
+    def _schema(self, entry: ProposedStudy) -> Path | None:
         """The schema that a study has for this party, read from its file without planning the study."""
         try:
             file = study_file(entry)
             said = reading.read_toml(file)
             path = (file.parent / said["parties"][self.name]["schema"]).resolve()
             inside = path.is_relative_to(file.parent.resolve())
-        except (reading.Malformed, reading.Unreadable, KeyError, TypeError, OSError, ValueError):
+        except (reading.MalformedFile, reading.UnreadableFile, KeyError, TypeError, OSError, ValueError):
             return None
         return path if inside and path.is_file() else None
 
-    def survey(self, schema_file: Path, wait: float = 8.0) -> Survey | None:
+    def survey(self, schema_file: Path, wait: float = 8.0) -> TableProfile | None:
         """The table under a schema; ``None`` while it is still being read."""
         return self._surveys.ask(self.config, schema_file, wait)
 
-    def checks(self, entry: Entry | None) -> list[Check]:
+    def checks(self, entry: ProposedStudy | None) -> list[DoctorCheck]:
         """What `colonnade doctor` says of a study, or of this party alone."""
         if entry is None:
             return list(examine_member(self.config.path))
@@ -148,29 +209,29 @@ class PartyDesk:
         agent = self.config.content.agent
         return None if agent is None else self.config.path.parent / agent.federation
 
-    def newcomers(self) -> list[Person]:
+    def newcomers(self) -> list[MemberIdentity]:
         """Members whom the hub names and nobody here has accepted."""
         ours = self.members()
-        return [] if ours is None else newcomers.waiting(self.office.folder, ours)
+        return [] if ours is None else newcomers.load_new_members(self.office.folder, ours)
 
     def accept(self, name: str, pin: str) -> None:
         """Pin a newcomer whose words a person has compared; an error if it is not the one that was shown."""
         found = [each for each in self.newcomers() if (each.name, each.certificate.fingerprint) == (name, pin)]
         if not found or self.federation is None:
             raise FederationError("nobody of this name and key waits to be accepted; look at the page again [FE017]")
-        newcomers.accept(self.federation, found[0])
+        newcomers.accept_member(self.federation, found[0])
 
-    def members(self) -> Members | None:
+    def members(self) -> FederationMembers | None:
         """The members whom this party knows; ``None`` where it is in no federation."""
-        return None if self.federation is None else Members.load(self.federation)
+        return None if self.federation is None else FederationMembers.load(self.federation)
 
 
-def study_file(entry: Entry) -> Path:
+def study_file(entry: ProposedStudy) -> Path:
     """The study as it was proposed, with its schemas beside it."""
     return entry.folder / "study" / STUDY_FILE
 
 
-def days_left(deadline: str, now: datetime | None = None) -> str:
+def format_time_left(deadline: str, now: datetime | None = None) -> str:
     """How long there is to answer, in words."""
     left = datetime.fromisoformat(deadline) - (now or datetime.now(UTC))
     hours = left.total_seconds() / 3600

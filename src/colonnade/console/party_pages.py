@@ -13,17 +13,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from colonnade.console import pictures, study_pages
+from colonnade.console import charts, study_pages
 from colonnade.console.app import Pages
-from colonnade.console.guard import form
 from colonnade.console.layout import refusal, render
-from colonnade.console.meaning import CapLeft
-from colonnade.console.party import PartyDesk
+from colonnade.console.party import PartyView
+from colonnade.console.privacy_explainer import CapForecast
+from colonnade.console.security_middleware import form_fields
 from colonnade.errors import ColonnadeError
-from colonnade.report import words
-from colonnade.standing.newcomers import Person
-from colonnade.standing.scores.service import Kept
-from colonnade.study import book
+from colonnade.federation.members import MemberIdentity
+from colonnade.federation.scores.service import OpenQuestion
+from colonnade.report import wording
+from colonnade.study import ledger_view
 from colonnade.wire import Certificate
 
 _LATEST = 100
@@ -37,33 +37,33 @@ _LEVELS = {"good": "well", "unsure": "look at it", "bad": "wrong"}
 
 def show_ledger(request: Request) -> Response:
     """The ledger; with ``?verify=1`` it is checked as a whole first."""
-    desk: PartyDesk = request.app.state.desk
+    desk: PartyView = request.app.state.desk
     verdict = _verdict(desk) if request.query_params.get("verify") == "1" else None
     return render(request, "ledger.html", **ledger_values(desk), verdict=verdict)
 
 
 def export_ledger(request: Request) -> Response:
     """The whole chain as a file."""
-    desk: PartyDesk = request.app.state.desk
+    desk: PartyView = request.app.state.desk
     kind, session = request.path_params["kind"], request.state.session
     known = desk.book()
     if known is None or kind not in _FORMATS:
         raise HTTPException(404)
-    text, _ = book.export(known, kind)
+    text, _ = ledger_view.export_chain(known, kind)
     desk.audit.add(session.person, session.role, "exported the ledger", None, kind)
     attached = {"content-disposition": f'attachment; filename="ledger.{kind}"'}
     return Response(text, media_type=_FORMATS[kind], headers=attached)
 
 
-def ledger_values(desk: PartyDesk) -> dict[str, Any]:
+def ledger_values(desk: PartyView) -> dict[str, Any]:
     """What the page of the ledger shows."""
     delta = max(cap.delta for cap in desk.config.caps)
     known = desk.book()
     if known is None:
         return {"facts": None, "file": desk.config.ledger}
-    facts = book.facts(known, delta, None, desk.config)
+    facts = ledger_view.ledger_facts(known, delta, None, desk.config)
     left = [
-        CapLeft.of({"observer": each["observer"], "cap": each["cap"], "period": each["days"], "spent": each["spent"]}
+        CapForecast.of({"observer": each["observer"], "cap": each["cap"], "period": each["days"], "spent": each["spent"]}
                    | {"after": each["spent"], "at_most": each["spent"]})
         for each in facts["left"]
     ]  # fmt: skip
@@ -72,18 +72,21 @@ def ledger_values(desk: PartyDesk) -> dict[str, Any]:
         "file": desk.config.ledger,
         "caps": left,
         "totals": [
-            ("all others together" if who == "others" else who, words.epsilon(math.inf if total is None else total, 4))
+            (
+                "all others together" if who == "others" else who,
+                wording.epsilon(math.inf if total is None else total, 4),
+            )
             for who, total in facts["totals"].items()
         ],
         "entries": facts["entries"][: -_LATEST - 1 : -1],
-        "chart": pictures.spending(*known.course(delta), datetime.now(UTC), delta),
-        "count": words.counted(len(facts["entries"]), "entry", "entries"),
-        "delta": words.power(delta),
+        "chart": charts.draw_spending(*known.spending_over_time(delta), datetime.now(UTC), delta),
+        "count": wording.count_noun(len(facts["entries"]), "entry", "entries"),
+        "delta": wording.power(delta),
         "own": desk.name,
     }
 
 
-def _verdict(desk: PartyDesk) -> tuple[bool, str]:
+def _verdict(desk: PartyView) -> tuple[bool, str]:
     """Whether the ledger is whole, and a sentence."""
     known = desk.book()
     if known is None:
@@ -96,7 +99,7 @@ def _verdict(desk: PartyDesk) -> tuple[bool, str]:
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModel:
     """One model that stands open for questions."""
 
     name: str
@@ -114,18 +117,18 @@ class Served:
     """Whether today is in our ledger."""
 
     @classmethod
-    def of(cls, kept: Kept) -> Served:
+    def of(cls, kept: OpenQuestion) -> ServedModel:
         """A model, with what was counted of it today."""
         task, study = kept.standing.task, kept.standing.study
-        price = "exact, no promise" if task.exact else f"epsilon {words.epsilon(study.statement.epsilon(task.to))}"
+        price = "exact, no promise" if task.exact else f"epsilon {wording.epsilon(study.statement.epsilon(task.to))}"
         if kept.allowance is None:
-            return cls(study.name, task.to, _here(kept), price, None, kept.standing.per_person, False)
-        asked = kept.allowance.asked_today()
+            return cls(study.name, task.to, _readiness(kept), price, None, kept.standing.per_person, False)
+        asked = kept.allowance.count_today()
         today = asked or 0, max(0, kept.standing.per_day - (asked or 0))
-        return cls(study.name, task.to, _here(kept), price, today, kept.standing.per_person, asked is not None)
+        return cls(study.name, task.to, _readiness(kept), price, today, kept.standing.per_person, asked is not None)
 
 
-def _here(kept: Kept) -> str:
+def _readiness(kept: OpenQuestion) -> str:
     if kept.ready:
         return "all are here"
     if kept.stay.open:
@@ -136,7 +139,9 @@ def _here(kept: Kept) -> str:
 def show_scores(request: Request) -> Response:
     """All models of this party that stand open."""
     scores = request.app.state.desk.scores
-    return render(request, "scores.html", served=[Served.of(kept) for kept in scores.kept.values()] if scores else [])
+    return render(
+        request, "scores.html", served=[ServedModel.of(kept) for kept in scores.kept.values()] if scores else []
+    )
 
 
 def show_table(request: Request) -> Response:
@@ -148,7 +153,7 @@ def show_table(request: Request) -> Response:
     return answer
 
 
-def _table_values(desk: PartyDesk, chosen: str) -> dict[str, Any]:
+def _table_values(desk: PartyView, chosen: str) -> dict[str, Any]:
     found = list(islice(desk.schemas(), _MOST_STUDIES))
     entry, path = next((pair for pair in found if pair[0].id == chosen), found[0] if found else (None, None))
     data = desk.config.data
@@ -174,19 +179,19 @@ def _table_values(desk: PartyDesk, chosen: str) -> dict[str, Any]:
     rows = [
         (
             each.name if each.name == each.source else f"{each.name} (column {each.source})",
-            each.says,
+            each.summary,
             f"{each.missing:,}",
             f"{each.clipped:,}",
             f"{each.unknown:,}",
         )
         for each in survey.columns[:_MOST_COLUMNS]
     ]
-    return values | {"survey": survey, "rows": rows, "chart": pictures.cells(survey.columns)}
+    return values | {"survey": survey, "rows": rows, "chart": charts.draw_columns(survey.columns)}
 
 
 def show_people(request: Request) -> Response:
     """Everybody in the federation, as this party knows them; a person who has compared the words accepts newcomers."""
-    desk: PartyDesk = request.app.state.desk
+    desk: PartyView = request.app.state.desk
     if request.method == "POST":
         return _accept(request, desk)
     problem, members, pending = None, None, []
@@ -199,7 +204,7 @@ def show_people(request: Request) -> Response:
         "people.html",
         federation=desk.federation,
         members=members,
-        people=[] if members is None else [Person.of(members, name) for name in members.roles],
+        people=[] if members is None else [MemberIdentity.of(members, name) for name in members.roles],
         pending=pending,
         problem=problem,
         own=_own_key(desk),
@@ -209,8 +214,8 @@ def show_people(request: Request) -> Response:
     )
 
 
-def _accept(request: Request, desk: PartyDesk) -> Response:
-    session, fields = request.state.session, form(request)
+def _accept(request: Request, desk: PartyView) -> Response:
+    session, fields = request.state.session, form_fields(request)
     name, pin = fields.get("name", ""), fields.get("pin", "")
     if fields.get("compared") != "yes":
         return refusal(request, 400, "Nobody was accepted: compare the six words first, and tick the box. [CO018]")
@@ -219,17 +224,17 @@ def _accept(request: Request, desk: PartyDesk) -> Response:
     return RedirectResponse("/people", 303)
 
 
-def _own_key(desk: PartyDesk) -> Person | None:
+def _own_key(desk: PartyView) -> MemberIdentity | None:
     """Our own key; ``None`` where the certificate cannot be read."""
     try:
-        return Person(desk.name, "party", Certificate.load(desk.config.key.with_suffix(".crt")))
+        return MemberIdentity(desk.name, "party", Certificate.load(desk.config.key.with_suffix(".crt")))
     except ColonnadeError:
         return None
 
 
 def show_doctor(request: Request) -> Response:
     """The checks, once they were asked for with ``?run=1``; they read the table and dial the hub."""
-    desk: PartyDesk = request.app.state.desk
+    desk: PartyView = request.app.state.desk
     query = request.query_params
     # A study that could not be priced in a child with limits is not planned in this process, which has none.
     known = (entry for entry, _ in desk.schemas() if (entry.assessment or {}).get("statement"))
@@ -239,7 +244,7 @@ def show_doctor(request: Request) -> Response:
     return render(request, "doctor.html", studies=studies, entry=None if checks is None else entry, checks=checks)
 
 
-PAGES: Pages = (
+PARTY_PAGES: Pages = (
     ("/inbox", "Inbox", study_pages.show_inbox),
     ("/running", "Running", study_pages.show_running),
     ("/history", "History", study_pages.show_history),

@@ -15,15 +15,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from colonnade import errors
-from colonnade.console.frames import report_response
-from colonnade.console.guard import form
 from colonnade.console.layout import refusal, render
-from colonnade.console.meaning import GENERAL, watcher
-from colonnade.console.party import PAST, UNDER_WAY, WAITING, PartyDesk, days_left
-from colonnade.report import words
-from colonnade.standing.newcomers import Person
-from colonnade.standing.office import Attempt, Entry
-from colonnade.standing.output import Progress
+from colonnade.console.party import ENDED, UNDER_WAY, WAITING, PartyView, format_time_left
+from colonnade.console.privacy_explainer import GENERAL_NOTE, applicable_row
+from colonnade.console.report_frame import send_report_frame
+from colonnade.console.security_middleware import form_fields
+from colonnade.federation.agent_store import AttemptRecord, ProposedStudy
+from colonnade.federation.members import MemberIdentity
+from colonnade.federation.processes import Progress
+from colonnade.report import wording
 
 PAGE = 50
 """Studies on one page of the history."""
@@ -58,7 +58,7 @@ _OTHERWISE = "Read the sentence, or the log of the attempt; Doctor looks at the 
 
 
 @dataclass(frozen=True)
-class Failure:
+class AttemptFailure:
     """Why an attempt ended, and what to do about it."""
 
     sentence: str
@@ -67,23 +67,23 @@ class Failure:
     """The exit code; its chapter in docs/reference/errors.md has more."""
 
 
-def explained(message: str | None, record: Mapping[str, Any]) -> Failure | None:
+def explain_failure(message: str | None, record: Mapping[str, Any]) -> AttemptFailure | None:
     """What a person reads of an attempt that did not end well; ``None`` where it did, or still runs."""
     sentence = message or record.get("message")
     if not sentence or record.get("status") == "finished":
         return None
-    found = words.number(record.get("exit_code"))
+    found = wording.number(record.get("exit_code"))
     code = None if found is None else int(found)
     advice = next((text for cls, text in _WHAT_TO_DO.items() if cls.exit_code == code), _OTHERWISE)
-    return Failure(str(sentence), advice, code)
+    return AttemptFailure(str(sentence), advice, code)
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedStudy:
     """One study that is over."""
 
-    entry: Entry
-    attempts: list[tuple[Attempt, Failure | None]]
+    entry: ProposedStudy
+    attempts: list[tuple[AttemptRecord, AttemptFailure | None]]
     report: bool
 
     @property
@@ -101,11 +101,11 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class UnderWay:
+class ActiveStudy:
     """One study that is approved or runs."""
 
-    entry: Entry
-    attempt: Attempt | None
+    entry: ProposedStudy
+    attempt: AttemptRecord | None
     progress: Progress | None
 
     @property
@@ -116,26 +116,26 @@ class UnderWay:
     @property
     def sent(self) -> str:
         """Bytes, in words."""
-        return words.size(self.progress.bytes) if self.progress else ""
+        return wording.size(self.progress.bytes) if self.progress else ""
 
     @property
     def sentence(self) -> str:
         """What is being waited for, in one sentence."""
         if self.entry.state == "approved":
-            waited = words.listed(self.unanswered)
+            waited = wording.join_names(self.unanswered)
             return f"Approved. Waiting for the answer of {waited}." if waited else "Approved by all; it starts soon."
         if self.progress is None:
             return "It starts."
         if self.progress.waited_for:
-            return f"Waiting for {words.listed(self.progress.waited_for)}."
+            return f"Waiting for {wording.join_names(self.progress.waited_for)}."
         return f"It runs, in the phase {self.progress.phase}." if self.progress.phase else "It runs."
 
 
 def show_inbox(request: Request) -> Response:
     """All proposals that wait for this party, the newest first."""
-    desk: PartyDesk = request.app.state.desk
+    desk: PartyView = request.app.state.desk
     asked = [
-        {"entry": entry, "prices": desk.prices(entry), "left": days_left(entry.deadline)}
+        {"entry": entry, "prices": desk.prices(entry), "left": format_time_left(entry.deadline)}
         for entry in desk.office.entries(WAITING)
     ]
     return render(request, "inbox.html", asked=asked)
@@ -143,36 +143,38 @@ def show_inbox(request: Request) -> Response:
 
 def show_running(request: Request) -> Response:
     """All studies under way; the page is loaded anew when something changes."""
-    desk: PartyDesk = request.app.state.desk
+    desk: PartyView = request.app.state.desk
     studies = []
     for entry in desk.office.entries(UNDER_WAY):
         attempts = desk.office.attempts(entry.id)
         progress = desk.office.progress(entry.id) if entry.state == "running" else None
-        studies.append(UnderWay(entry, attempts[-1] if attempts else None, progress))
+        studies.append(ActiveStudy(entry, attempts[-1] if attempts else None, progress))
     return render(request, "running.html", studies=studies)
 
 
 def show_history(request: Request) -> Response:
     """All studies that are over, the newest first; with ``?study=`` the report of one of them."""
-    desk: PartyDesk = request.app.state.desk
+    desk: PartyView = request.app.state.desk
     chosen, said = request.query_params.get("study", ""), request.query_params.get("page", "1")
     place = int(said) if said.isascii() and said.isdigit() and 0 < len(said) < 6 and int(said) else 1
-    found = desk.office.entries(PAST, PAGE + 1, PAGE * (place - 1))
-    ended = [Ended(entry, _attempts(desk, entry), desk.office.report(entry.id) is not None) for entry in found[:PAGE]]
+    found = desk.office.entries(ENDED, PAGE + 1, PAGE * (place - 1))
+    ended = [
+        EndedStudy(entry, _attempts(desk, entry), desk.office.report(entry.id) is not None) for entry in found[:PAGE]
+    ]
     shown = None
-    with suppress(errors.OfficeError):
+    with suppress(errors.ProposalError):
         entry = desk.entry(chosen)
-        shown = entry if entry.state in PAST and desk.office.report(entry.id) else None
+        shown = entry if entry.state in ENDED and desk.office.report(entry.id) else None
     return render(request, "history.html", ended=ended, shown=shown, place=place, more=len(found) > PAGE)
 
 
 def show_study(request: Request) -> Response:
     """Show a study, or take the answer to it."""
-    desk: PartyDesk = request.app.state.desk
+    desk: PartyView = request.app.state.desk
     entry = _entry(request)
     if request.method == "POST":
         return _answer(request, desk, entry)
-    return render(request, "study.html", **_shown(desk, entry))
+    return render(request, "study.html", **_study_values(desk, entry))
 
 
 def send_report(request: Request) -> Response:
@@ -180,33 +182,33 @@ def send_report(request: Request) -> Response:
     found = request.app.state.desk.office.report(_entry(request).id)
     if found is None:
         raise HTTPException(404)
-    return report_response(found)
+    return send_report_frame(found)
 
 
-def _entry(request: Request) -> Entry:
-    desk: PartyDesk = request.app.state.desk
+def _entry(request: Request) -> ProposedStudy:
+    desk: PartyView = request.app.state.desk
     try:
         return desk.entry(request.path_params["id"])
-    except errors.OfficeError:
+    except errors.ProposalError:
         raise HTTPException(404) from None
 
 
-def _shown(desk: PartyDesk, entry: Entry) -> dict[str, Any]:
+def _study_values(desk: PartyView, entry: ProposedStudy) -> dict[str, Any]:
     assessment = _UNKNOWN | dict(entry.assessment or {})
     prices, caps = desk.prices(entry), desk.caps(entry)
     return {
         "entry": entry,
-        "asker": asker(desk, entry.analyst),
-        "left": days_left(entry.deadline),
+        "asker": find_analyst(desk, entry.analyst),
+        "left": format_time_left(entry.deadline),
         "assessment": assessment,
-        "columns": columns(assessment),
+        "columns": describe_columns(assessment),
         "prices": prices,
         "caps": caps,
         "tightest": min(caps, key=lambda cap: cap.cap - cap.after, default=None),
-        "needs": needs(assessment),
+        "needs": describe_needs(assessment),
         "notes": [assessment[key] for key in _NOTES if assessment.get(key)],
-        "general": GENERAL,
-        "watcher": watcher(entry.analyst, entry.analyst in entry.answers),
+        "general": GENERAL_NOTE,
+        "watcher": applicable_row(entry.analyst, entry.analyst in entry.answers),
         "digits": entry.digest[:SHOWN_DIGITS],
         "attempts": _attempts(desk, entry),
         "progress": desk.office.progress(entry.id) if entry.state == "running" else None,
@@ -214,47 +216,47 @@ def _shown(desk: PartyDesk, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _attempts(desk: PartyDesk, entry: Entry) -> list[tuple[Attempt, Failure | None]]:
+def _attempts(desk: PartyView, entry: ProposedStudy) -> list[tuple[AttemptRecord, AttemptFailure | None]]:
     """The attempts of a study, the first one first, and why those failed that did."""
-    return [(each, explained(each.message, desk.record(each))) for each in desk.office.attempts(entry.id)]
+    return [(each, explain_failure(each.message, desk.record(each))) for each in desk.office.attempts(entry.id)]
 
 
-def asker(desk: PartyDesk, name: str) -> Person | None:
+def find_analyst(desk: PartyView, name: str) -> MemberIdentity | None:
     """Who asks, with the six words of the key; ``None`` where the federation's file does not tell."""
     try:
         members = desk.members()
     except (errors.FederationError, errors.IdentityError):
         return None
-    return None if members is None or name not in members.roles else Person.of(members, name)
+    return None if members is None or name not in members.roles else MemberIdentity.of(members, name)
 
 
-def columns(assessment: Any) -> dict[str, Any]:
+def describe_columns(assessment: Any) -> dict[str, Any]:
     """Our columns that the study reads, with what the schema says of them, and how many of others."""
-    names = words.sequence(assessment.get("columns"))
-    said = words.mapping(assessment.get("says"))
+    names = wording.sequence(assessment.get("columns"))
+    said = wording.mapping(assessment.get("says"))
     return {
         "own": [(name, said.get(name, "")) for name in names[:_MOST_COLUMNS]],
         "more": max(0, len(names) - _MOST_COLUMNS),
-        "others": sorted(words.mapping(assessment.get("others")).items()),
+        "others": sorted(wording.mapping(assessment.get("others")).items()),
     }
 
 
-def needs(assessment: Any) -> list[tuple[str, str]]:
+def describe_needs(assessment: Any) -> list[tuple[str, str]]:
     """What a run takes of this party's machine, in words."""
-    figures = words.mapping(assessment.get("preflight"))
+    figures = wording.mapping(assessment.get("preflight"))
     found: list[tuple[str, str, Callable[[float], str]]] = [
-        ("seconds", "Time, about", words.seconds),
-        ("bytes", "Sent by us", words.size),
-        ("memory", "Memory", words.size),
+        ("seconds", "Time, about", wording.seconds),
+        ("bytes", "Sent by us", wording.size),
+        ("memory", "Memory", wording.size),
         ("rounds", "Rounds of messages", "{:,.0f}".format),
         ("partitions", "Partitions, added up by our workers", "{:,.0f}".format),
     ]
-    figures_of = {key: words.number(figures.get(key)) for key, _, _ in found}
+    figures_of = {key: wording.number(figures.get(key)) for key, _, _ in found}
     return [(name, show(value)) for key, name, show in found if (value := figures_of[key]) is not None]
 
 
-def _answer(request: Request, desk: PartyDesk, entry: Entry) -> Response:
-    session, fields = request.state.session, form(request)
+def _answer(request: Request, desk: PartyView, entry: ProposedStudy) -> Response:
+    session, fields = request.state.session, form_fields(request)
     what, by = fields.get("answer", ""), f"{session.person} in the console"
     if what == "approve":
         if fields.get("digits") != entry.digest[:SHOWN_DIGITS] or fields.get("sure") != "yes":

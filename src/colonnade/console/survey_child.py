@@ -8,9 +8,9 @@ import sys
 
 from colonnade.errors import ColonnadeError
 from colonnade.tables import Schema
-from colonnade.tables.formats import TextFormat
-from colonnade.tables.sources.query import named
-from colonnade.tables.survey import survey
+from colonnade.tables.profiling import profile_table
+from colonnade.tables.sources.databases import data_from_plain
+from colonnade.tables.text_format import TextFormat
 
 SECONDS = 300
 """A table that takes longer is not drawn."""
@@ -22,8 +22,8 @@ def _main(asked: str) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     given = json.loads(asked)
     try:
-        schema = Schema.load(given["schema"], drafts=True).written(TextFormat(**given["written"]))
-        said = survey(named(given["data"]), schema, given["also"]).to_dict()
+        schema = Schema.load(given["schema"], drafts=True).with_text_format(TextFormat(**given["written"]))
+        said = profile_table(data_from_plain(given["data"]), schema, given["also"]).to_dict()
     except ColonnadeError as error:
         said = {"error": str(error)}
     json.dump(said, sys.stdout)

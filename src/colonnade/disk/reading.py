@@ -21,11 +21,11 @@ from typing import Any, BinaryIO
 
 from colonnade.errors import last_code
 
-WRITTEN_BY_PEOPLE = 1 << 26
+MAX_WRITTEN_BYTES = 1 << 26
 """More bytes than any file that people write."""
-LEARNED = 1 << 32
+MAX_LEARNED_BYTES = 1 << 32
 """More bytes than any file of learned values; scores of ten million people are below a quarter of it."""
-DEEPEST = 64
+MAX_DEPTH = 64
 """No file of ours nests values deeper."""
 _KEY_PARTS = 32
 _PIECE = 1 << 20
@@ -45,7 +45,7 @@ _LONG_KEY = re.compile(rf'(?<![\w-])(?:[\w-]++|"")(?:[ \t]*+\.[ \t]*+(?:[\w-]++|
 _NOTED: ContextVar[dict[Path, str] | None] = ContextVar("noted", default=None)
 
 
-class Unreadable(Exception):  # noqa: N818 - always turned into an error of ours
+class UnreadableFile(Exception):  # noqa: N818 - always turned into an error of ours
     """The reason why a file cannot be read; ``missing`` if there is none."""
 
     def __init__(self, reason: str, *, missing: bool = False) -> None:
@@ -53,7 +53,7 @@ class Unreadable(Exception):  # noqa: N818 - always turned into an error of ours
         self.missing = missing
 
 
-class Malformed(Unreadable):
+class MalformedFile(UnreadableFile):
     """The reason why the content of a file is not what it should be."""
 
 
@@ -62,7 +62,7 @@ def check_regular(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
-        raise _reason(error) from None
+        raise _unreadable(error) from None
     _check_regular(mode)
 
 
@@ -79,9 +79,9 @@ def read_bytes(path: Path, most: int) -> bytes:
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:
-        raise _reason(error) from None
+        raise _unreadable(error) from None
     if max(found.st_size, len(content)) > most:
-        raise Unreadable(f"it has more than {most:,} bytes, which no such file has [VA006]")
+        raise UnreadableFile(f"it has more than {most:,} bytes, which no such file has [VA006]")
     if (noted := _NOTED.get()) is not None:
         digest = hashlib.sha256(content).hexdigest()
         noted[path.absolute()] = digest if noted.get(path.absolute(), digest) == digest else _SEVERAL
@@ -89,7 +89,7 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 @contextmanager
-def noted() -> Iterator[dict[Path, str]]:
+def record_digests() -> Iterator[dict[Path, str]]:
     """Note the SHA-256 of everything that is read inside, of the very bytes; one that changed meanwhile has none."""
     found: dict[Path, str] = {}
     before = _NOTED.set(found)
@@ -108,44 +108,44 @@ def _read(file: BinaryIO, size: int, most: int) -> bytes:
     return b"".join(parts)
 
 
-def read_text(path: Path, most: int = WRITTEN_BY_PEOPLE) -> str:
+def read_text(path: Path, most: int = MAX_WRITTEN_BYTES) -> str:
     """The text of a regular file in UTF-8, with line breaks as they are read from any text file."""
     try:
         text = read_bytes(path, most).decode("utf-8")
     except UnicodeDecodeError:
-        raise Malformed("it is not UTF-8 text [VA007]") from None
+        raise MalformedFile("it is not UTF-8 text [VA007]") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """What a file of TOML holds."""
-    return toml_of(read_text(path))
+    return parse_toml(read_text(path))
 
 
-def read_json(path: Path, most: int = LEARNED) -> Any:
+def read_json(path: Path, most: int = MAX_LEARNED_BYTES) -> Any:
     """What a file of JSON holds."""
-    return json_of(read_text(path, most))
+    return parse_json(read_text(path, most))
 
 
-def toml_of(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
     """What TOML text holds."""
     if not isinstance(text, str):
-        raise Malformed("it is no text [VA008]")
+        raise MalformedFile("it is no text [VA008]")
     # Python's parser takes time that grows with the square of the number of parts of a key.
     if _LONG_KEY.search(_NOT_A_KEY.sub('""', text)):
-        raise Malformed(f"a key in it has more than {_KEY_PARTS} parts [VA009]")
-    with _malformed():
+        raise MalformedFile(f"a key in it has more than {_KEY_PARTS} parts [VA009]")
+    with _parse_errors():
         found = tomllib.loads(text)
     _check(found)
     return found
 
 
-def json_of(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """What JSON text holds; it has no infinite numbers, and no halves of characters, which cannot be written again."""
     if not isinstance(text, str):
-        raise Malformed("it is no text [VA010]")
-    with _malformed():
-        found = json.loads(text, parse_constant=_no_number)
+        raise MalformedFile("it is no text [VA010]")
+    with _parse_errors():
+        found = json.loads(text, parse_constant=_refuse_constant)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(found, ensure_ascii=False).encode()
     _check(found)
@@ -153,35 +153,35 @@ def json_of(text: str) -> Any:
 
 
 @contextmanager
-def _malformed() -> Iterator[None]:
+def _parse_errors() -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise Malformed("its values are nested too deeply [VA011]") from None
+        raise MalformedFile("its values are nested too deeply [VA011]") from None
     except UnicodeEncodeError:
-        raise Malformed("a text in it holds half a character [VA012]") from None
+        raise MalformedFile("a text in it holds half a character [VA012]") from None
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-        raise Malformed(short(str(error))) from None
+        raise MalformedFile(shorten(str(error))) from None
     except ValueError:  # Python converts no integer of more than some thousand digits
-        raise Malformed("a number in it is none, or has too many digits [VA013]") from None
+        raise MalformedFile("a number in it is none, or has too many digits [VA013]") from None
 
 
-def _no_number(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number [VA014]")
 
 
 def _check(value: Any) -> None:
     level: list[Any] = [[value]]
-    for _ in range(DEEPEST + 1):
+    for _ in range(MAX_DEPTH + 1):
         inside = [each.values() if type(each) is dict else each for each in level]
         held = [each for values in inside for each in values if type(each) in (dict, list, int)]
         # Python reads any hexadecimal integer, but converts none of more than some thousand digits to text.
         if any(type(each) is int and each.bit_length() > _MOST_BITS for each in held):
-            raise Malformed("a number in it has too many digits [VA015]")
+            raise MalformedFile("a number in it has too many digits [VA015]")
         level = [each for each in held if type(each) is not int]
         if not level:
             return
-    raise Malformed("its values are nested too deeply [VA016]")
+    raise MalformedFile("its values are nested too deeply [VA016]")
 
 
 def _check_regular(mode: int) -> None:
@@ -193,17 +193,17 @@ def _check_regular(mode: int) -> None:
         stat.S_IFSOCK: "a socket",
     }
     if not stat.S_ISREG(mode):
-        raise Unreadable(f"it is {kinds.get(stat.S_IFMT(mode), 'something else')} and not a file [VA017]")
+        raise UnreadableFile(f"it is {kinds.get(stat.S_IFMT(mode), 'something else')} and not a file [VA017]")
 
 
-def _reason(error: OSError | ValueError) -> Unreadable:
+def _unreadable(error: OSError | ValueError) -> UnreadableFile:
     if not isinstance(error, OSError):
-        return Unreadable("no file can have this name [VA018]")  # it holds a null character
+        return UnreadableFile("no file can have this name [VA018]")  # it holds a null character
     if error.errno == errno.ENXIO:
-        return Unreadable("it is a socket and not a file [VA019]")
-    return Unreadable(error.strerror or "reading failed", missing=isinstance(error, FileNotFoundError))
+        return UnreadableFile("it is a socket and not a file [VA019]")
+    return UnreadableFile(error.strerror or "reading failed", missing=isinstance(error, FileNotFoundError))
 
 
-def short(text: str, most: int = 1000) -> str:
+def shorten(text: str, most: int = 1000) -> str:
     """A text of which only the beginning is shown if it is long: a damaged file may hold anything."""
     return text if len(text) <= most else f"{text[:most]}...{last_code(text)}"

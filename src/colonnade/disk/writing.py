@@ -1,4 +1,7 @@
-"""Files as they are written: as a whole or not at all, on disk when the call returns, private where they must be."""
+"""Files as they are written: whole or not at all, on disk when the call returns, private where they must be.
+
+SQLite files have a write-ahead log, because several processes open them at the same time.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import errno
 import os
 import re
 import shutil
+import sqlite3
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -22,7 +26,7 @@ _OLD = 3600.0  # seconds; no ledger takes so long to make
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
 
 
-def put(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
+def write_files(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
     """Write files, each as a whole or not at all, which are on disk when this returns; an OSError names the file.
 
     None is replaced before all are on disk under other names. Then they are replaced one after the other, as they are
@@ -30,24 +34,27 @@ def put(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
     Nobody but this user can read a private file, whatever the mask of the process, the folder, or an earlier file says.
     """
     with ExitStack() as left:
-        partials = {path: left.enter_context(_written(path, content, private)) for path, content in contents.items()}
+        partials = {
+            path: left.enter_context(_write_partial(path, content, private)) for path, content in contents.items()
+        }
         for path, partial in partials.items():
-            with _about(path):
+            with _name_file_in_errors(path):
                 os.replace(partial, path)
         for folder in {path.parent for path in contents}:
             sync_folder(folder)
 
 
-def add(contents: Mapping[Path, bytes], private: Collection[Path] = ()) -> None:
+def create_files(contents: Mapping[Path, bytes], private: Collection[Path] = ()) -> None:
     """Write files that must not be there yet, all of them or none; an OSError names the one that is, or that fails."""
     with ExitStack() as left:
         partials = {
-            path: left.enter_context(_written(path, content, path in private)) for path, content in contents.items()
+            path: left.enter_context(_write_partial(path, content, path in private))
+            for path, content in contents.items()
         }
         with ExitStack() as undone:
             for path, partial in partials.items():
-                with _about(path):
-                    if not claim(partial, path):
+                with _name_file_in_errors(path):
+                    if not claim_name(partial, path):
                         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
                 undone.callback(_remove, path)
             for folder in {path.parent for path in contents}:
@@ -55,7 +62,7 @@ def add(contents: Mapping[Path, bytes], private: Collection[Path] = ()) -> None:
             undone.pop_all()
 
 
-def claim(source: Path, place: Path) -> bool:
+def claim_name(source: Path, place: Path) -> bool:
     """Give a file its name unless another file has it; return whether it was free."""
     try:
         os.link(source, place)
@@ -63,7 +70,7 @@ def claim(source: Path, place: Path) -> bool:
     except FileExistsError:
         return False
     except OSError:  # a file system without links
-        with locked(place.parent):
+        with lock_folder(place.parent):
             if place.exists():
                 return False
             os.rename(source, place)
@@ -71,13 +78,13 @@ def claim(source: Path, place: Path) -> bool:
 
 
 @contextmanager
-def _written(path: Path, content: bytes, private: bool) -> Iterator[Path]:
+def _write_partial(path: Path, content: bytes, private: bool) -> Iterator[Path]:
     """The content in a file of another name, which is gone at the end unless it was given its own."""
     with ExitStack() as left:
-        with _about(path):
+        with _name_file_in_errors(path):
             if private:
-                sweep(path)
-                partial, mode = left.enter_context(workshop(path)) / path.name, 0o600
+                remove_leftovers(path)
+                partial, mode = left.enter_context(private_workspace(path)) / path.name, 0o600
             else:
                 partial, mode = path.with_name(f"{path.name}.partial"), 0o666
                 left.callback(_remove, partial)
@@ -104,7 +111,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def workshop(place: Path) -> Iterator[Path]:
+def private_workspace(place: Path) -> Iterator[Path]:
     """A private folder beside a place, in which a file is made that will be put there; it is gone at the end."""
     with ExitStack() as held:
         room = private_folder(place, held)
@@ -117,19 +124,19 @@ def workshop(place: Path) -> Iterator[Path]:
 def private_folder(place: Path, held: ExitStack) -> Path:
     """A new folder beside a place, with a random name, that only this user can open.
 
-    It is locked until ``held`` is closed, so that :func:`sweep` can tell it from one that a killed process left. The
+    It is locked until ``held`` is closed, so that :func:`remove_leftovers` can tell it from one that a killed process left. The
     lock is on the folder: closing a file in it would also release the locks that SQLite has on that file.
     """
     while True:
         room = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=_NEW, dir=place.parent))  # its mode is 0700
         with suppress(FileNotFoundError):
-            held.enter_context(locked(room))
+            held.enter_context(lock_folder(room))
         if room.exists():
             return room
         held.close()  # it was swept before it was locked
 
 
-def sweep(place: Path) -> None:
+def remove_leftovers(place: Path) -> None:
     """Delete what processes left that were killed while they made the file at this place."""
     ours = re.compile(rf"{re.escape(f'.{place.name}.')}[a-z0-9_]{{8}}{re.escape(_NEW)}(-wal|-shm|-journal)?")
     with suppress(OSError):  # whoever wants something of this folder will be told what is wrong with it
@@ -137,14 +144,14 @@ def sweep(place: Path) -> None:
             left = place.parent / name
             with suppress(OSError):
                 if left.is_dir() and not left.is_symlink():
-                    with locked(left, wait=False):
+                    with lock_folder(left, wait=False):
                         shutil.rmtree(left)
                 elif time.time() - left.lstat().st_mtime > _OLD:  # earlier releases made ledgers in such files
                     left.unlink()
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
     """Keep out others that lock the same folder; without ``wait``, an OSError if it is locked, or cannot be."""
     if fcntl is None:
         if not wait:
@@ -169,9 +176,27 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def _about(path: Path) -> Iterator[None]:
+def _name_file_in_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         error.filename = os.fspath(path)
         raise
+
+
+_PAUSE = 0.02
+
+
+def enable_write_ahead_log(base: sqlite3.Connection, seconds: float) -> str:
+    """Switch a file to write-ahead logging, and return how SQLite keeps its journal then: ``wal`` where it can.
+
+    SQLite does not wait for others while it switches, whatever the connection's timeout, so we do.
+    """
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            return str(base.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(_PAUSE)

@@ -29,13 +29,13 @@ class Chart:
 
     title: str
     note: str = ""
-    spoken: str = ""
+    description: str = ""
 
     def body(self, key: str, width: int) -> tuple[list[Html | None], float]:
         """The elements at one width, and how tall they are together; ids begin with ``key``."""
         raise NotImplementedError
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """What is drawn, in words."""
         return ""
 
@@ -45,7 +45,7 @@ class Chart:
         return tag(
             "svg",
             tag("title", self.title, id=f"{key}-title"),
-            tag("desc", self.spoken or self.in_words(), id=f"{key}-desc"),
+            tag("desc", self.description or self.describe(), id=f"{key}-desc"),
             *inside,
             class_="chart",
             role="img",
@@ -81,7 +81,7 @@ class Picture:
         y = 0.0
         for start in range(0, len(self.charts), self.across):
             row = [
-                _titled(chart, f"chart{start + place}", place * (wide + _GAP), y, wide)
+                _draw_with_title(chart, f"chart{start + place}", place * (wide + _GAP), y, wide)
                 for place, chart in enumerate(self.charts[start : start + self.across])
             ]
             parts += [drawn for drawn, _ in row]
@@ -115,7 +115,7 @@ class Picture:
         return self.svg
 
 
-def _titled(chart: Chart, key: str, x: float, y: float, width: int) -> tuple[Html, float]:
+def _draw_with_title(chart: Chart, key: str, x: float, y: float, width: int) -> tuple[Html, float]:
     """A chart below its title and above its note, and how tall all of it is."""
     parts: list[Html | None] = [
         write(0, 12 + LINE * k, line, "strong") for k, line in enumerate(wrap(chart.title, width))

@@ -63,7 +63,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Bars(Chart):
+class BarChart(Chart):
     """Bars from zero, below each other; those of one group stand under its name.
 
     ``axis`` says what their length is, over a scale. ``band`` is a level below which all is shaded, and why.
@@ -73,7 +73,7 @@ class Bars(Chart):
     axis: str = ""
     band: tuple[float, str] | None = None
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Every bar with its text."""
         return "; ".join(": ".join(filter(None, (bar.group, bar.label, bar.text))) for bar in self.bars)
 
@@ -84,7 +84,7 @@ class Bars(Chart):
         ends = [0.0, *(end for bar in self.bars for end in bar.ends)]
         least, most = min(ends), max(*ends, min(self.band[0], 1.2 * max(ends)) if self.band else 0.0)
         scale = max(width - side - room, 40.0) / ((most - least) or 1.0)
-        row = _BarRow(key, side - least * scale, side, side + (most - least) * scale, scale)
+        row = _BarScale(key, side - least * scale, side, side + (most - least) * scale, scale)
         body: list[Html | None] = []
         y, group = 2.0, ""
         for bar in self.bars:
@@ -95,7 +95,7 @@ class Bars(Chart):
                     body.append(write(0, y - 3, line, "strong"))
                 y += 5
             label, y = write_label(bar.label, side if beside else width, y, beside)
-            body += [label, *row.drawn(bar, y)]
+            body += [label, *row.draw_bar(bar, y)]
             y += 26 if beside else 30
         behind: list[Html | None] = [hatch(key)] if any(bar.value is None for bar in self.bars) else []
         behind += [hatch(key)] if not behind and any(bar.kind == "doubtful" for bar in self.bars) else []
@@ -116,7 +116,7 @@ class Bars(Chart):
 
 
 @dataclass(frozen=True)
-class _BarRow:
+class _BarScale:
     """Where bars of one chart begin and end."""
 
     key: str
@@ -129,7 +129,7 @@ class _BarRow:
         """The place of a value, inside of the chart."""
         return min(max(self.zero + value * self.scale, self.left), self.right)
 
-    def drawn(self, bar: Bar, y: float) -> list[Html | None]:
+    def draw_bar(self, bar: Bar, y: float) -> list[Html | None]:
         """One bar with its limit, its interval and its text."""
         if bar.pieces:
             return self._pieces(bar, y)
@@ -172,7 +172,7 @@ class _BarRow:
 
 
 @dataclass(frozen=True)
-class Cell:
+class HeatMapCell:
     """One number: what is written, and whether it is grey because it cannot be told from zero."""
 
     value: float
@@ -181,22 +181,22 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class CellRow:
+class HeatMapRow:
     """A named row of cells; rows of one group stand under its name."""
 
     label: str
-    cells: Sequence[Cell]
+    cells: Sequence[HeatMapCell]
     group: str = ""
 
 
 @dataclass(frozen=True)
-class Cells(Chart):
+class HeatMap(Chart):
     """Rows of cells under the names of columns; the larger a number, the stronger its colour."""
 
     columns: Sequence[str]
-    rows: Sequence[CellRow]
+    rows: Sequence[HeatMapRow]
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Every row with its numbers."""
         return "; ".join(
             f"{', '.join(filter(None, (row.group, row.label)))}: {', '.join(map(_cell_in_words, row.cells))}"
@@ -232,7 +232,7 @@ class Cells(Chart):
         return body, y + 2
 
 
-def _cell(cell: Cell, x: float, y: float, step: float, most: float, whole: bool) -> list[Html]:
+def _cell(cell: HeatMapCell, x: float, y: float, step: float, most: float, whole: bool) -> list[Html]:
     found = [rect(x + 1, y, step - 2, 21, "cell", fill_opacity=0.35)]
     if not cell.grey:
         look = "pos" if cell.value > 0 else "neg"
@@ -241,11 +241,11 @@ def _cell(cell: Cell, x: float, y: float, step: float, most: float, whole: bool)
     return [*found, write(x + step / 2, y + 15, text, "mid tiny unclear" if cell.grey else "mid tiny")]
 
 
-def _cell_in_words(cell: Cell) -> str:
+def _cell_in_words(cell: HeatMapCell) -> str:
     return cell.text + (" (not told from zero)" if cell.grey else "")
 
 
-def _strength(cell: Cell) -> float:
+def _strength(cell: HeatMapCell) -> float:
     """How large a number is; 0 where noise left none that is finite."""
     return abs(cell.value) if math.isfinite(cell.value) else 0.0
 
@@ -254,7 +254,7 @@ def _strength(cell: Cell) -> float:
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """Points from left to right, with the deviation of each where it is known.
 
     With ``steps`` a height holds until the next point; ``marked`` puts a mark on each point; what is below a ``filled``
@@ -302,20 +302,20 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Lines(Chart):
+class LineChart(Chart):
     """Lines over two axes, whose names stand beside them; ``levels`` are heights that are marked all across.
 
     ``diagonal`` names the line from one corner to the other; with ``square`` both directions are equally long.
     """
 
-    lines: Sequence[Line]
+    lines: Sequence[Curve]
     x: Axis
     y: Axis
     levels: Mapping[str, float] = field(default_factory=dict)
     diagonal: str = ""
     square: bool = False
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """The names of the lines, each with where it ends."""
         ends = [(line.label, line.points[-1]) for line in self.lines if line.points]
         return "; ".join(f"{label}: {self.y.text(y)}" for label, (_, y) in ends)
@@ -336,7 +336,7 @@ _KEY, _ROW = 30.0, 15.0
 class _Plot:
     """Where things go in one drawing of lines."""
 
-    def __init__(self, chart: Lines, width: int) -> None:
+    def __init__(self, chart: LineChart, width: int) -> None:
         self.chart, self.width = chart, width
         self.beside = width > 600
         names = [line.label for line in chart.lines] + [*chart.levels] + [chart.diagonal] * bool(chart.diagonal)
@@ -433,7 +433,7 @@ class _Plot:
         lines = [*zip(self.chart.lines, self.points, strict=True)]
         return [self._curve(*lines[k], k % 7) for k in reversed(range(len(lines)))]
 
-    def _curve(self, line: Line, points: Sequence[tuple[float, float]], colour: int) -> Html:
+    def _curve(self, line: Curve, points: Sequence[tuple[float, float]], colour: int) -> Html:
         spots = [(self.at(x), self.up(y)) for x, y in points if math.isfinite(y)]
         found = []
         if line.filled and spots:
@@ -496,7 +496,7 @@ class _Plot:
         return join(line, _mark(x + 8, y, place % 7) if self.chart.lines[place].marked else None)
 
 
-def _stairs(line: Line) -> list[tuple[float, float]]:
+def _stairs(line: Curve) -> list[tuple[float, float]]:
     """The points of a line, and of one in steps the corners."""
     if not line.steps:
         return list(line.points)
@@ -540,7 +540,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Histograms(Chart):
+class HistogramChart(Chart):
     """As many histograms beside each other as there is room for, each on a scale of its own.
 
     ``unit`` writes the height of the highest bar above each.
@@ -549,7 +549,7 @@ class Histograms(Chart):
     panels: Sequence[Histogram]
     unit: Callable[[float], str] | None = None
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """The first values of each histogram."""
         said = self.unit or "{:g}".format
         return "; ".join(
@@ -640,7 +640,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Matrices(Chart):
+class MatrixChart(Chart):
     """Matrices beside each other, or below where there is no room; rows have names, columns their numbers."""
 
     items: Sequence[Matrix]
@@ -692,7 +692,7 @@ Raster = Any
 
 
 @dataclass(frozen=True)
-class Pixels(Chart):
+class PixelChart(Chart):
     """Named rows of small pictures whose columns belong together: the true ones above, what was recovered below.
 
     A shade of ``low`` is black and one of ``high`` is white.

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from colonnade.harmless import harmless, visible
+from colonnade.sanitize import replace_invisible, sanitize
 
 _LONGEST = 4000
 _VOID = frozenset({"meta", "wbr"})
@@ -22,7 +22,7 @@ def escape(text: object) -> Html:
     """Markup that shows any text."""
     if isinstance(text, Html):
         return text
-    return Html(html.escape(harmless(text, _LONGEST, keep="\n\r\t")))
+    return Html(html.escape(sanitize(text, _LONGEST, keep="\n\r\t")))
 
 
 def tag(name: str, /, *inside: object, **attributes: object) -> Html:
@@ -93,4 +93,4 @@ def _value(value: object) -> str:
         return f"{round(value, 2):g}"
     if isinstance(value, Html):
         return value
-    return html.escape(visible(str(value), keep="\n\r\t"))  # not cut: it may be the path of a curve
+    return html.escape(replace_invisible(str(value), keep="\n\r\t"))  # not cut: it may be the path of a curve

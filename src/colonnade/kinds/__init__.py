@@ -6,12 +6,12 @@ imports another one only where ``docs/explanation/architecture.md`` says so. Eac
 
 from typing import TYPE_CHECKING
 
-from colonnade.lazy import exports
+from colonnade.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from colonnade.kinds.glm.guarantees import Guarantees as Guarantees
-    from colonnade.kinds.glm.kept_scores.model import KeptScores as KeptScores
+    from colonnade.kinds.glm.kept_scores import KeptScores as KeptScores
     from colonnade.kinds.glm.model import GLM as GLM
+    from colonnade.kinds.glm.preflight import Guarantees as Guarantees
     from colonnade.kinds.pca.model import PCA as PCA
     from colonnade.kinds.polynomial.model import PolynomialSum as PolynomialSum, polynomial_sum as polynomial_sum
     from colonnade.kinds.prediction.model import JointPrediction as JointPrediction, joint_scores as joint_scores
@@ -45,11 +45,11 @@ PUBLIC = {
 }
 """What ``colonnade`` exports of them."""
 _BESIDES = {
-    "glm.guarantees": "Guarantees",
-    "glm.kept_scores.model": "KeptScores",
+    "glm.kept_scores": "KeptScores",
+    "glm.preflight": "Guarantees",
     "split.encoders": "Encoder encoder_from load_encoder save_encoder",
     "synthesis.quality": "SyntheticQuality",
 }
-__all__, __getattr__, __dir__ = exports(
+__all__, __getattr__, __dir__ = lazy_exports(
     __name__, {home: f"{PUBLIC.get(home, '')} {_BESIDES.get(home, '')}" for home in {**PUBLIC, **_BESIDES}}
 )

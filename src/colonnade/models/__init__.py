@@ -2,24 +2,24 @@
 
 from typing import TYPE_CHECKING
 
-from colonnade.lazy import exports
+from colonnade.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from colonnade.models.assessment import Assessment as Assessment, assess as assess
+    from colonnade.models.assessment import Assessment as Assessment, assess_chances as assess_chances
     from colonnade.models.base import Estimator as Estimator
     from colonnade.models.estimates import Estimate as Estimate
     from colonnade.models.federation import Federation as Federation, Party as Party
-    from colonnade.models.predicted import JointScores as JointScores
-    from colonnade.models.roster import Roster as Roster
+    from colonnade.models.planner import Roster as Roster
+    from colonnade.models.score_result import JointScores as JointScores
 
-__all__, __getattr__, __dir__ = exports(
+__all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "assessment": "Assessment assess",
+        "assessment": "Assessment assess_chances",
         "base": "Estimator",
         "estimates": "Estimate",
         "federation": "Federation Party",
-        "predicted": "JointScores",
-        "roster": "Roster",
+        "planner": "Roster",
+        "score_result": "JointScores",
     },
 )

@@ -9,18 +9,18 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from colonnade.errors import StudyError
-from colonnade.protocols.align import Aligning, Leak
+from colonnade.protocols.align import AlignmentLeak, AlignmentTask
 from colonnade.tables import Table
-from colonnade.tables.keys import Key, Keys
+from colonnade.tables.keys import Key, TableKeys
 
 if TYPE_CHECKING:
-    from colonnade.protocols.align import Matched
+    from colonnade.protocols.align import AlignmentCounts
 
 _WIDTHS = (12, 48, 48)
 
 
 @dataclass(frozen=True)
-class Summary:
+class AlignmentSummary:
     """How many people the parties have in common, how many rows were left out, and who learned what from the alignment.
 
     ``rows`` counts each party's rows, ``missing`` those left out because their key is incomplete, and ``repeated``
@@ -36,10 +36,12 @@ class Summary:
     missing: Mapping[str, int]
     repeated: Mapping[str, int]
     seconds: float
-    leakage: tuple[Leak, ...]
+    leakage: tuple[AlignmentLeak, ...]
 
     @classmethod
-    def of(cls, task: Aligning, tables: Mapping[str, Table], matched: Matched, seconds: float) -> Summary:
+    def of(
+        cls, task: AlignmentTask, tables: Mapping[str, Table], matched: AlignmentCounts, seconds: float
+    ) -> AlignmentSummary:
         """Counts from all roles of one run."""
         keys = {name: keys_of(table) for name, table in tables.items()}
         return cls(
@@ -69,18 +71,18 @@ class Summary:
         return str(self)
 
     def _held(self, name: str) -> str:
-        return ", ".join([f"{self.rows[name]:,} rows", *left_out(self.missing[name], self.repeated[name])])
+        return ", ".join([f"{self.rows[name]:,} rows", *rows_left_out(self.missing[name], self.repeated[name])])
 
 
-def left_out(missing: int, repeated: int) -> list[str]:
+def rows_left_out(missing: int, repeated: int) -> list[str]:
     """How many of a party's rows are left out, and why, as texts."""
     counts = ((missing, "without a full key"), (repeated, "with a repeated key"))
     return [f"{count:,} {why}" for count, why in counts if count]
 
 
-def leakage_table(leaks: Sequence[Leak]) -> list[str]:
+def leakage_table(leaks: Sequence[AlignmentLeak]) -> list[str]:
     """Who learns what, as lines of wrapped cells under a heading."""
-    heads = Leak("who", "learns, outside every epsilon", "to learn more")
+    heads = AlignmentLeak("who", "learns, outside every epsilon", "to learn more")
     lines: list[str] = []
     for leak in (heads, *leaks):
         cells = [wrap(text, width) for text, width in zip((leak.who, leak.learns, leak.beyond), _WIDTHS, strict=True)]
@@ -96,7 +98,7 @@ def keys_on(on: object) -> tuple[Key, ...]:
     return tuple(_key(given) for given in listed)
 
 
-def keys_of(table: Table) -> Keys:
+def keys_of(table: Table) -> TableKeys:
     """The keys that a table was read with."""
     if table.keys is None:
         raise StudyError(f"{table.source} was read without keys, so its rows cannot be aligned [ST058]")

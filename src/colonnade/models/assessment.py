@@ -1,4 +1,4 @@
-"""How good probabilities are, where the true labels are known: ranking, calibration, and what a threshold decides."""
+"""How good predictions are: shares of correct classes, curves, deviance, and whether chances are right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BINS, _MOST_POINTS, _MOST_STEPS = 10, 201, 100
 
 
 @dataclass(frozen=True)
-class Bin:
+class ReliabilityBin:
     """Some people with similar probabilities: their mean probability, and the share of them who have the label."""
 
     probability: float
@@ -29,7 +29,7 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ThresholdDecision:
     """What a threshold makes of probabilities: those above it are predicted. ``None`` where nobody is counted."""
 
     threshold: float
@@ -61,12 +61,12 @@ class Assessment:
     lacking: str | None
     roc: tuple[tuple[float, float], ...]
     """Points from (0, 0) to (1, 1): the share of people without the label above a threshold, and of those with it."""
-    reliability: tuple[Bin, ...]
+    reliability: tuple[ReliabilityBin, ...]
     _truth: NDArray[np.bool_] = field(repr=False, compare=False)
     _probability: Vector = field(repr=False, compare=False)
     _weights: Vector = field(repr=False, compare=False)
 
-    def at(self, threshold: float) -> Decision:
+    def at(self, threshold: float) -> ThresholdDecision:
         """What is decided if those whose probability is above this threshold are predicted to have the label."""
         if not 0 <= threshold <= 1:
             raise DataError(f"a threshold lies between 0 and 1, and {threshold:g} does not [DA050]")
@@ -75,7 +75,7 @@ class Assessment:
         alarm, passed = self._share(chosen & ~truth), self._share(~chosen & ~truth)
         recall, specificity = _part(hit, missed), _part(passed, alarm)
         both = None if recall is None or specificity is None else (recall + specificity) / 2
-        return Decision(threshold, hit + alarm, hit + passed, both, _part(hit, alarm), recall, specificity)
+        return ThresholdDecision(threshold, hit + alarm, hit + passed, both, _part(hit, alarm), recall, specificity)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that was computed, as plain values; nothing about single people."""
@@ -114,7 +114,7 @@ class Assessment:
         return float(self._weights[who].sum() / self._weights.sum())
 
 
-def assess(truth: ArrayLike, probability: ArrayLike, weights: ArrayLike | None = None) -> Assessment:
+def assess_chances(truth: ArrayLike, probability: ArrayLike, weights: ArrayLike | None = None) -> Assessment:
     """Judge probabilities by the truth: flags of who has the label; ``weights`` say how much each person counts."""
     known, chance = np.asarray(truth), np.asarray(probability, dtype=np.float64)
     each = np.ones(chance.shape) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -206,13 +206,13 @@ def _loss(scores: Vector, truth: NDArray[np.bool_], weights: Vector) -> float:
     return float(weights @ (np.logaddexp(0, scores) - truth * scores))
 
 
-def _bins(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> tuple[Bin, ...]:
+def _bins(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> tuple[ReliabilityBin, ...]:
     """People in about ten groups of the same size by their probabilities; equal probabilities stay together."""
     cuts = np.unique(np.quantile(chance, np.arange(1, _BINS) / _BINS))
     group = np.searchsorted(cuts, chance, side="left")
     members = [group == k for k in range(len(cuts) + 1)]
     return tuple(
-        Bin(_mean(chance[who], weights[who]), _mean(truth[who], weights[who]), int(who.sum()))
+        ReliabilityBin(_mean(chance[who], weights[who]), _mean(truth[who], weights[who]), int(who.sum()))
         for who in members
         if weights[who].sum() > 0
     )
@@ -228,3 +228,37 @@ def _part(counted: float, others: float) -> float | None:
 
 def _shown(value: float | None, sign: str = "") -> str:
     return "none" if value is None else f"{value:{sign}.3f}"
+
+
+def accuracy(true: NDArray[Any], predicted: NDArray[Any]) -> float:
+    """The share of people whose class is predicted."""
+    return float(np.mean(true == predicted))
+
+
+def area(positive: NDArray[np.bool_], scores: Vector) -> float:
+    """The chance that a person of the positive class has a larger score than one of the other; a tie counts half."""
+    many, few = int(positive.sum()), int((~positive).sum())
+    if not many or not few:
+        return 0.5
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    total = float(ranks[place][positive].sum())
+    return (total - many * (many + 1) / 2) / (many * few)
+
+
+def explained(family: str, true: Vector, mean: Vector) -> float:
+    """The part of the deviance that predictions explain beyond the plain mean: for ``linear`` R^2."""
+    worst = deviance(family, true, np.full_like(true, true.mean()))
+    return 1.0 - deviance(family, true, mean) / worst if worst > 0 else 0.0
+
+
+def deviance(family: str, true: Vector, mean: Vector) -> float:
+    """The mean deviance of the family for these predicted means; for ``linear`` the mean squared error."""
+    if family == "poisson":
+        counted = np.where(true > 0, true, 1.0)
+        each = np.where(true > 0, true * np.log(counted / mean), 0.0) - true + mean
+    elif family == "gamma":
+        each = np.log(mean / true) + true / mean - 1
+    else:
+        each = (true - mean) ** 2 / 2
+    return 2 * float(np.mean(each))

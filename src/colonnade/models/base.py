@@ -1,8 +1,12 @@
-"""What every model shares: a public plan, a program for each role, the fitted model, saving and loading."""
+"""What scikit-learn's tools ask of any model: its parameters by name, its tags, and whether it is fitted.
+
+What every model shares: a public plan, a program for each role, the fitted model, saving and loading.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -15,13 +19,11 @@ from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
 from colonnade.errors import DataError, StudyError
-from colonnade.models import files, notebook, registry
-from colonnade.models.conventions import Conventions
-from colonnade.models.planner import Planner
-from colonnade.models.roster import Roster
-from colonnade.models.saved import plain
+from colonnade.models import notebook, registry, serialization
+from colonnade.models.planner import Planner, Roster
+from colonnade.models.serialization import plain_value
 from colonnade.privacy import Event, Statement, Trust, parse_budgets
-from colonnade.privacy.calibrate import unspent
+from colonnade.privacy.calibrate import describe_unspent
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.rows import Rows
 from colonnade.protocols.task import Task
@@ -32,7 +34,91 @@ if TYPE_CHECKING:
     from colonnade.drawing.canvas import Picture
     from colonnade.models.assessment import Assessment
     from colonnade.models.federation import Federation
-    from colonnade.models.newcomers import Given
+    from colonnade.models.new_rows import ReadingOptions
+
+
+class ParameterError(StudyError, ValueError):
+    """A parameter that a model does not have; scikit-learn's tools expect a ValueError."""
+
+
+class SklearnConventions:
+    """A model that ``sklearn.base.clone``, ``ParameterGrid`` and ``check_is_fitted`` can work with.
+
+    The parameters are those of the constructor, which stores each of them unchanged. No parameter has parameters of
+    its own: a model that is a parameter of another model is fitted already.
+    """
+
+    kind: ClassVar[str]
+    feature_names_in_: list[str]
+    many_classes: ClassVar[bool] = False
+    """Whether a label of more than two classes can be learned."""
+    later: ClassVar[frozenset[str]]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters of the constructor as they are now; ``deep`` changes nothing."""
+        found = {name: getattr(self, name) for name in self.defaults()}
+        defaults = self.defaults() if self.later else {}
+        return {name: value for name, value in found.items() if name not in self.later or value != defaults[name]}
+
+    def set_params(self, **params: Any) -> Self:
+        """Replace some parameters; the learned attributes stay until the next fit."""
+        known = self.defaults()
+        if unknown := [name for name in params if name not in known]:
+            raise ParameterError(
+                f"{type(self).__name__} has no parameter {', '.join(unknown)}; its parameters are "
+                f"{', '.join(known)} [ST075]"
+            )
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """All parameters by name with their defaults; ``inspect.Parameter.empty`` where one must be given."""
+        found = inspect.signature(cls.__init__).parameters
+        return {name: parameter.default for name, parameter in found.items() if name != "self"}
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many encoded columns the model was fitted with."""
+        return len(self.feature_names_in_)
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        return f"learned from {self.n_features_in_} encoded columns"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "privacy_")
+
+    @property
+    def _estimator_type(self) -> str | None:
+        """The kind of estimator; scikit-learn reads it here before version 1.6, and from the tags since then."""
+        return None
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Tags for scikit-learn before 1.6."""
+        return {"non_deterministic": True, "requires_y": False}
+
+    def __sklearn_tags__(self) -> Any:
+        """Tags for scikit-learn from 1.6 on."""
+        # Imported here because importing scikit-learn is slow.
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags, TransformerTags
+
+        kind = self._estimator_type
+        return Tags(
+            estimator_type=kind or ("transformer" if hasattr(self, "transform") else None),
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags() if hasattr(self, "transform") else None,
+            classifier_tags=ClassifierTags(multi_class=self.many_classes) if kind == "classifier" else None,
+            regressor_tags=RegressorTags() if kind == "regressor" else None,
+            non_deterministic=True,
+            input_tags=InputTags(two_d_array=False),
+        )
+
+    def _repr_html_(self) -> str:
+        return notebook.model_html(type(self).__name__, self.get_params(), self.defaults())
+
 
 FORMAT = 1
 RunTask = TypeVar("RunTask", bound=Task, default=Any)
@@ -41,7 +127,7 @@ Result = TypeVar("Result", default=Any)
 """The type of what a run returns; the fitted model is made from it."""
 
 
-class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
+class Estimator(SklearnConventions, Planner[RunTask], Generic[RunTask, Result]):
     """A model in the manner of scikit-learn whose training is a joint computation.
 
     ``plan`` turns public parameters into a public task, which has the programs that carry it out; ``owner`` and
@@ -79,10 +165,10 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     def finish(self, result: Result) -> None:
         """Set the learned attributes from the published result alone."""
 
-    def learned(self) -> dict[str, Any]:
+    def learned_values(self) -> dict[str, Any]:
         """The learned attributes as plain values."""
         known = [name for name in self.saved_if_known if getattr(self, f"{name}_") is not None]
-        return {name: plain(getattr(self, f"{name}_")) for name in (*self.saved, *known)}
+        return {name: plain_value(getattr(self, f"{name}_")) for name in (*self.saved, *known)}
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values; arrays that were saved beside them are under ``arrays``."""
@@ -98,20 +184,20 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         """Learned arrays that are too large for JSON; they are saved in a file of their own."""
         return {}
 
-    def published(self) -> dict[str, bytes]:
+    def published_files(self) -> dict[str, bytes]:
         """Files for the readers of a result, by name; a run leaves them beside ``model.json``."""
         return {}
 
     def publish(self, folder: str | Path) -> list[Path]:
         """Write these files, each as a whole, and return their paths."""
         self._check_fitted()
-        written = {Path(folder) / name: content for name, content in self.published().items()}
-        files.write_together(written, private=self.recipient is not None)
+        written = {Path(folder) / name: content for name, content in self.published_files().items()}
+        serialization.write_together(written, private=self.recipient is not None)
         return list(written)
 
     # --- what a party keeps for itself
 
-    def kept(self) -> bytes:
+    def kept_content(self) -> bytes:
         """What this party alone ends with, as the content of a file that only its user can read; see ``keeps``."""
         raise StudyError(f"a {type(self).__name__} leaves a party nothing of its own to keep [ST061]")
 
@@ -148,7 +234,9 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     def _repr_html_(self) -> str:
         if not self.fitted:
             return super()._repr_html_()
-        return notebook.fitted(type(self).__name__, self.get_params(), self.defaults(), self.in_notebook, self.privacy_)
+        return notebook.fitted_html(
+            type(self).__name__, self.get_params(), self.defaults(), self.in_notebook, self.privacy_
+        )
 
     @property
     def in_notebook(self) -> list[str]:
@@ -175,7 +263,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
                 "Federation([Party(name, table, schema=..., id=...), ...]) [ST063]"
             )
         task = self.plan_for(people)
-        self.check_asked(people.roster, task)
+        self.check_request(people.roster, task)
         programs = (lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
         results = people.run(task, *programs, self.kind)
         return self.conclude(people.roster, task, self.outcome(results, task))._with_what_is_unspent(task)
@@ -184,13 +272,13 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         """Let the statement say where a budget allows more than can be certified."""
         allowed = self.get_params().get("epsilon")
         budgets = () if allowed is None else parse_budgets(allowed, self.get_params()["delta"])
-        if budgets and (said := unspent(task.events, task.trust, budgets)):
+        if budgets and (said := describe_unspent(task.events, task.trust, budgets)):
             self.privacy_ = replace(self.privacy_, assumptions=(*self.privacy_.assumptions, said))
         return self
 
     def plan_for(self, people: Federation) -> RunTask:
         """The task for these people; a number of rows that is not given may be counted here."""
-        return self.as_asked(people.roster)
+        return self.plan_as_requested(people.roster)
 
     def simulate(
         self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: RunTask | None = None
@@ -200,10 +288,10 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         For evaluation, with data that may lie in one place; a study never calls it. The rows of all tables must be the
         same people in the same order. With a ``task`` from :meth:`plan` nothing is planned again.
         """
-        planned = self.as_asked(roster) if task is None else task
-        return self.conclude(roster, planned, self.simulated(tables, planned, stream or Stream.fresh()))
+        planned = self.plan_as_requested(roster) if task is None else task
+        return self.conclude(roster, planned, self.simulate_result(tables, planned, stream or Stream.fresh()))
 
-    def simulated(self, tables: Mapping[str, Table], task: RunTask, stream: Stream) -> Result:
+    def simulate_result(self, tables: Mapping[str, Table], task: RunTask, stream: Stream) -> Result:
         """What the protocol would publish about these tables."""
         raise StudyError(f"a {type(self).__name__} cannot be simulated; fit it [ST064]")
 
@@ -215,11 +303,11 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         self.finish(result)
         return self
 
-    def predictions(self, X: Any = None, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
+    def predictions(self, X: Any = None, threshold: float | str | None = None, **given: Unpack[ReadingOptions]) -> Any:
         """Who is predicted what, as an Arrow table, for models that predict something about a person."""
         raise StudyError(f"a {type(self).__name__} predicts nothing about a person [ST065]")
 
-    def assess(self, X: Any, y: Any = None, *, of: Any = None, **given: Unpack[Given]) -> Assessment:
+    def assess(self, X: Any, y: Any = None, *, of: Any = None, **given: Unpack[ReadingOptions]) -> Assessment:
         """How good the chances of classes are, for models that have them."""
         raise StudyError(f"only chances of classes are assessed, and this {type(self).__name__} has none [ST066]")
 
@@ -241,22 +329,22 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
             "parameters": self.plain_parameters(self.parameters_),
             "schemas": {name: schema.to_toml() for name, schema in self.schemas_.items()},
             "privacy": self.privacy_.to_dict(),
-            "learned": self.learned(),
+            "learned": self.learned_values(),
         }
         written = {}
         if arrays := self.arrays():
-            packed = written[target.with_suffix(files.ARRAYS)] = files.pack_arrays(arrays, target)
+            packed = written[target.with_suffix(serialization.ARRAYS)] = serialization.pack_arrays(arrays, target)
             content["arrays"] = hashlib.sha256(packed).hexdigest()
         written |= {target: (json.dumps(content, indent=1) + "\n").encode()}
-        files.write_together(written, private=self.recipient is not None)
+        serialization.write_together(written, private=self.recipient is not None)
         return target
 
     def plot(self) -> Picture:
         """Draw what was learned. Nothing but what the model holds is drawn, so it costs no privacy."""
         self._check_fitted()
-        return self.pictured()
+        return self.picture()
 
-    def pictured(self) -> Picture:
+    def picture(self) -> Picture:
         """What :meth:`plot` draws; an error where a kind has nothing to draw."""
         raise StudyError(f"there is no picture of a model of the kind {self.kind} [ST067]")
 
@@ -273,7 +361,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that :meth:`save` wrote."""
-        content = files.read_json(Path(path))
+        content = serialization.read_json(Path(path))
         wanted = cls.kind if "kind" in vars(cls) else "model"
         try:
             kind = registry.load(str(content.get("kind")))
@@ -281,10 +369,12 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
             raise StudyError(f"{path} is no {wanted} of format {FORMAT}: {error} [ST070]") from None
         if not issubclass(kind, cls) or content.get("format") != FORMAT:
             raise StudyError(f"{path} is no {wanted} of format {FORMAT} [ST071]")
-        with files.about(Path(path)):
+        with serialization.name_file_in_errors(Path(path)):
             learned = content["learned"]
             if "arrays" in content:
-                learned["arrays"] = files.read_arrays(Path(path).with_suffix(files.ARRAYS), content["arrays"])
+                learned["arrays"] = serialization.read_arrays(
+                    Path(path).with_suffix(serialization.ARRAYS), content["arrays"]
+                )
             model = kind(**content["parameters"])
             model.parameters_ = model.get_params()
             model.schemas_ = {

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.moments.task import ColumnBlock, Moments
 from colonnade.protocols.rows import Rows
 from colonnade.tables import Column, Schema, Table
-from colonnade.tables.centred import Centred, Norm
-from colonnade.tables.places import Places
-from colonnade.tables.quantities import Quantity
-from colonnade.tables.wording import full_suggestion, listed, suggestion
+from colonnade.tables.bins import Quantity
+from colonnade.tables.centring import ColumnCentring, Norm
+from colonnade.tables.slots import RowSlots
+from colonnade.tables.wording import itemise, suggest_full_name, suggest_name
 
 Matrix = NDArray[np.float64]
 
@@ -39,8 +39,8 @@ def split_label(label: str | None, parties: Sequence[str]) -> tuple[str, str]:
     owner, column = owner_of(label, parties)
     if owner is None or not column:
         party = label.partition(".")[0]
-        hint = suggestion(party, parties) if "." in label else ""
-        raise StudyError(f"label {label!r} is not party.column for any of the parties {listed(parties)}{hint} [ST188]")
+        hint = suggest_name(party, parties) if "." in label else ""
+        raise StudyError(f"label {label!r} is not party.column for any of the parties {itemise(parties)}{hint} [ST188]")
     return owner, column
 
 
@@ -64,7 +64,7 @@ def columns_of(schemas: Mapping[str, Schema]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Design:
+class LabelDesign:
     """A regression's columns: everybody's schema, and who holds the label."""
 
     schemas: Mapping[str, Schema]
@@ -73,12 +73,12 @@ class Design:
     norm: Norm
 
     @classmethod
-    def of(cls, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
+    def of(cls, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> LabelDesign:
         """The design, if the label is a column of these schemas; otherwise an error."""
         owner, column = split_label(label, tuple(schemas))
         if column not in schemas[owner].columns:
-            hint = full_suggestion(str(label), columns_of(schemas))
-            hint = hint or f"; its columns are {listed(schemas[owner].names)}"
+            hint = suggest_full_name(str(label), columns_of(schemas))
+            hint = hint or f"; its columns are {itemise(schemas[owner].names)}"
             raise StudyError(f"label {label!r}: the schema of {owner} has no column {column!r}{hint} [ST189]")
         if sum(len(schema.columns) for schema in schemas.values()) < 2:
             raise StudyError("there is no column but the label; a regression needs at least one feature [ST190]")
@@ -102,14 +102,14 @@ class Design:
         assert found is not None  # noqa: S101 - for the type checker; check_label made sure
         return found
 
-    def centred(self, party: str) -> Centred:
+    def centred_columns(self, party: str) -> ColumnCentring:
         """How a party's columns are centred."""
-        return Centred(self.schemas[party], self.column if party == self.owner else None, self.norm)
+        return ColumnCentring(self.schemas[party], self.column if party == self.owner else None, self.norm)
 
     @property
     def features(self) -> list[str]:
         """The encoded features, ``party.column``, of all parties in order."""
-        return [f"{party}.{name}" for party in self.schemas for name in self.centred(party).feature_names]
+        return [f"{party}.{name}" for party in self.schemas for name in self.centred_columns(party).feature_names]
 
     @property
     def columns(self) -> list[tuple[int, bool]]:
@@ -119,7 +119,7 @@ class Design:
         """
         found = []
         for party in self.schemas:
-            schema, centred = self.schemas[party], self.centred(party)
+            schema, centred = self.schemas[party], self.centred_columns(party)
             scaled = self.norm == "l1" and schema.clip < schema.max_norm
             for name, column in schema.columns.items():
                 if name != centred.label:
@@ -130,30 +130,30 @@ class Design:
     @property
     def labels(self) -> list[str]:
         """The encoded columns of the label."""
-        return [f"{self.owner}.{name}" for name in self.centred(self.owner).label_names]
+        return [f"{self.owner}.{name}" for name in self.centred_columns(self.owner).label_names]
 
     @property
     def middles(self) -> Matrix:
         """What is subtracted from each feature."""
-        parts = [found.middle[: len(found.feature_names)] for found in map(self.centred, self.schemas)]
+        parts = [found.middle[: len(found.feature_names)] for found in map(self.centred_columns, self.schemas)]
         return np.concatenate(parts)
 
     @property
     def label_middles(self) -> Matrix:
         """What is subtracted from each column of the label."""
-        found = self.centred(self.owner)
+        found = self.centred_columns(self.owner)
         return np.asarray(found.middle[len(found.feature_names) :], dtype=np.float64)
 
     @property
-    def feature_blocks(self) -> tuple[Block, ...]:
+    def feature_blocks(self) -> tuple[ColumnBlock, ...]:
         """The parties' features without the label, for gradients."""
-        parts = {party: self.centred(party) for party in self.schemas}
-        return tuple(Block(party, found.feature_names, found.feature_clip) for party, found in parts.items())
+        parts = {party: self.centred_columns(party) for party in self.schemas}
+        return tuple(ColumnBlock(party, found.feature_names, found.feature_clip) for party, found in parts.items())
 
     @property
     def feature_norm(self) -> float:
         """About the largest norm of a row of features; the same number on every machine."""
-        clips = [self.centred(party).feature_clip for party in self.schemas]
+        clips = [self.centred_columns(party).feature_clip for party in self.schemas]
         return math.sqrt(math.fsum(clip * clip for clip in clips))
 
     def constant(self, gamma: int) -> int:
@@ -164,23 +164,23 @@ class Design:
             size = float(sum(radius for party in self.schemas for _, radius in self._groups(party)[0]))
         return max(1, round(float(_CONSTANT[self.norm]) * size * gamma))
 
-    def blocks(self, constant: int, gamma: int) -> tuple[Block, ...]:
+    def blocks(self, constant: int, gamma: int) -> tuple[ColumnBlock, ...]:
         """The parties' columns, the label with its weight, for second moments."""
         weight = label_weight(self.declared, self.norm, constant, gamma)
         return tuple(self._block(party, weight) for party in self.schemas)
 
-    def _block(self, party: str, weight: Fraction) -> Block:
-        found = self.centred(party)
+    def _block(self, party: str, weight: Fraction) -> ColumnBlock:
+        found = self.centred_columns(party)
         features, label = self._groups(party)
         groups = (*features, *((width, weight * radius) for width, radius in label))
         square = Fraction(found.feature_clip) ** 2
         if party == self.owner:
             square += (weight * Fraction(_alone(self.declared, self.norm).feature_clip)) ** 2
-        return Block(party, found.names, _root_up(square), groups if self.norm == "l1" else ())
+        return ColumnBlock(party, found.names, _root_up(square), groups if self.norm == "l1" else ())
 
     def _groups(self, party: str) -> tuple[list[tuple[int, Fraction]], list[tuple[int, Fraction]]]:
         """Runs of columns with their L1 radius: those of features, and those of the label."""
-        found, seen = self.centred(party), 0
+        found, seen = self.centred_columns(party), 0
         features: list[tuple[int, Fraction]] = []
         label: list[tuple[int, Fraction]] = []
         for width, radius in found.groups:
@@ -195,7 +195,7 @@ def _refuse_other_parts(schema: Schema, column: str, label: str | None) -> None:
     others = [name for name, other in schema.columns.items() if name != column and other.source(name) == source]
     if others:
         raise StudyError(
-            f"label {label!r} is read from the same dates as {listed(others)}; leave these columns out [ST193]"
+            f"label {label!r} is read from the same dates as {itemise(others)}; leave these columns out [ST193]"
         )
 
 
@@ -207,7 +207,7 @@ def label_weight(declared: Column, norm: Norm, constant: int, gamma: int) -> Fra
 
 
 @dataclass(frozen=True)
-class Weighted:
+class WeightedRows:
     """Rows whose last columns, the label's, are multiplied by a weight."""
 
     rows: Rows
@@ -220,7 +220,7 @@ class Weighted:
         return self.rows.ids
 
     @property
-    def places(self) -> Places | None:
+    def places(self) -> RowSlots | None:
         """The slots of the rows after a hidden alignment; ``None`` otherwise."""
         return self.rows.places
 
@@ -233,20 +233,20 @@ class Weighted:
             yield block
 
 
-def weighted_rows(party: str, table: Table, label: str | None, task: Moments) -> Weighted:
+def weighted_rows(party: str, table: Table, label: str | None, task: Moments) -> WeightedRows:
     """A party's rows for second moments, from its table in the order of the ids."""
     owner, column = split_label(label, task.owners)
-    norm: Norm = "l1" if task.laplace else "l2"
+    norm: Norm = "l1" if task.pure else "l2"
     if party != owner:
-        return Weighted(Centred(table.schema, None, norm).rows(table), 0, 1.0)
-    found = Centred(table.schema, column, norm)
+        return WeightedRows(ColumnCentring(table.schema, None, norm).centre_rows(table), 0, 1.0)
+    found = ColumnCentring(table.schema, column, norm)
     weight = label_weight(table.schema.columns[column], norm, task.constant, task.gamma)
-    return Weighted(found.rows(table), len(found.label_names), float(weight))
+    return WeightedRows(found.centre_rows(table), len(found.label_names), float(weight))
 
 
-def _alone(declared: Column, norm: Norm) -> Centred:
+def _alone(declared: Column, norm: Norm) -> ColumnCentring:
     """A label as if it were a party's only column."""
-    return Centred(Schema({"label": declared}), None, norm)
+    return ColumnCentring(Schema({"label": declared}), None, norm)
 
 
 def _root_up(square: Fraction) -> float:

@@ -59,7 +59,7 @@ class Estimate(float):
 
 
 @dataclass(frozen=True)
-class Bars:
+class ErrorBars:
     """Deviations and the ends of intervals for an array of released numbers, each of the same shape."""
 
     deviations: NDArray[np.float64]
@@ -67,7 +67,7 @@ class Bars:
     high: NDArray[np.float64]
 
     @classmethod
-    def normal(cls, values: NDArray[np.float64], deviations: NDArray[np.float64]) -> Bars:
+    def normal(cls, values: NDArray[np.float64], deviations: NDArray[np.float64]) -> ErrorBars:
         """Those of numbers whose noise is normal, or a sum of so many parts that it might be."""
         return cls(deviations, values - NORMAL_95 * deviations, values + NORMAL_95 * deviations)
 

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, SchemaError, StudyError
 from colonnade.models import notebook
-from colonnade.models.alignment import Summary, keys_of, keys_on
-from colonnade.models.roster import Roster
-from colonnade.protocols.align import Aligning, Mode
+from colonnade.models.alignment import AlignmentSummary, keys_of, keys_on
+from colonnade.models.planner import Roster
+from colonnade.protocols.align import AlignmentTask, Mode
 from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
 from colonnade.tables import Schema, Table, read_table
-from colonnade.tables.formats import TextFormat
 from colonnade.tables.keys import Duplicates, Key, KeyColumn, KeyPlan, key_columns
-from colonnade.wire import Network, check_name
+from colonnade.tables.text_format import TextFormat
+from colonnade.wire import SimulatedNetwork, check_name
 
 if TYPE_CHECKING:
-    from colonnade.models.charges import Total
+    from colonnade.models.session_budget import SessionTotal
     from colonnade.privacy import Ledger
     from colonnade.privacy.observers import Inputs, Security
-    from colonnade.protocols.align import Matched
-    from colonnade.protocols.session import Played
-    from colonnade.protocols.task import Playable
+    from colonnade.protocols.align import AlignmentCounts
+    from colonnade.protocols.session import RunResult
+    from colonnade.protocols.task import RunnableTask
 
 
 class Party:
@@ -82,7 +82,7 @@ class Party:
     @property
     def _written(self) -> Schema:
         """The schema, as the party's file is written."""
-        return self.schema.written(self._text)
+        return self.schema.with_text_format(self._text)
 
     @property
     def _called(self) -> str | None:
@@ -93,7 +93,7 @@ class Party:
         return f"Party({self.name!r}, {len(self.schema.names)} columns)"
 
     def _repr_html_(self) -> str:
-        return notebook.party(self.name, self.schema)
+        return notebook.party_html(self.name, self.schema)
 
 
 class Federation:
@@ -122,7 +122,7 @@ class Federation:
         committee: Sequence[str] = (),
         threshold: int | None = None,
         progress: Progress = silent,
-        network: Network | None = None,
+        network: SimulatedNetwork | None = None,
         ledger: Ledger | str | PathLike[str] | None = None,
         caps: float | Mapping[str, float] | None = None,
         delta: float = 1e-5,
@@ -130,11 +130,11 @@ class Federation:
         inputs: Inputs | None = None,
         noise_missing: int | None = None,
     ) -> None:
-        from colonnade.models.charges import Charges
+        from colonnade.models.session_budget import SessionBudget
 
         if not all(isinstance(party, Party) for party in parties):
             raise StudyError("a Federation is made of Party objects: Party(name, table, schema=..., id=...) [ST083]")
-        if not isinstance(network, Network | None):
+        if not isinstance(network, SimulatedNetwork | None):
             raise StudyError("network= takes a Network(round_trip=...), or None for threads that are not apart [ST084]")
         names = [party.name for party in parties]
         if len(set(names)) != len(names):
@@ -146,8 +146,8 @@ class Federation:
         )
         self.progress = progress
         self.network = network
-        self.charges = Charges(ledger, caps, delta, self.roster.trust)
-        self.alignment: Summary | None = None
+        self.charges = SessionBudget(ledger, caps, delta, self.roster.trust)
+        self.alignment: AlignmentSummary | None = None
         self._aligned: dict[str, Table] = {}
 
     def align(
@@ -177,18 +177,18 @@ class Federation:
             similarity: how similar keys must be, from 0 to 1 (default 0.85); for mode ``"fuzzy"`` alone.
             pad_to: fill every list up to this public length, so that nobody learns how long it is.
         """
-        task = Aligning(self.roster.trust, keys_on(on), mode, hidden, duplicates, at_least, pad_to=pad_to)
+        task = AlignmentTask(self.roster.trust, keys_on(on), mode, hidden, duplicates, at_least, pad_to=pad_to)
         if similarity is not None:
             task = _by_similarity(task, similarity)
         started = time.perf_counter()
         tables = {name: party.keyed(task.plan) for name, party in self.parties.items()}
         matched, aligned = self._match(task, tables)
-        summary = Summary.of(task, tables, matched, time.perf_counter() - started)
+        summary = AlignmentSummary.of(task, tables, matched, time.perf_counter() - started)
         roster = replace(self.roster, hidden=task.hidden, assumptions=(task.sentence,))
         self._aligned, self.alignment, self.roster = aligned, summary, roster
         return self
 
-    def _match(self, task: Aligning, tables: Mapping[str, Table]) -> tuple[Matched, dict[str, Table]]:
+    def _match(self, task: AlignmentTask, tables: Mapping[str, Table]) -> tuple[AlignmentCounts, dict[str, Table]]:
         """What the coordinator found, and everyone's aligned table."""
         from colonnade.protocols.align import programs  # here, and not by every thread at once
 
@@ -203,7 +203,7 @@ class Federation:
         return results[COORDINATOR], {name: results[name] for name in tables}
 
     @property
-    def privacy_(self) -> Total:
+    def privacy_(self) -> SessionTotal:
         """What each observer learned from everything that was computed so far, together."""
         return self.charges.total()
 
@@ -238,7 +238,7 @@ class Federation:
 
     def _repr_html_(self) -> str:
         aligned = "not aligned" if self.alignment is None else "aligned, hidden" if self.roster.hidden else "aligned"
-        return notebook.federation(self.roster.schemas, self.roster.trust, aligned)
+        return notebook.federation_html(self.roster.schemas, self.roster.trust, aligned)
 
     def __enter__(self) -> Federation:
         return self
@@ -248,7 +248,7 @@ class Federation:
 
     def run(
         self,
-        task: Playable,
+        task: RunnableTask,
         owner: Callable[[Any, Table], object],
         coordinator: Callable[[Any], object],
         name: str = "this computation",
@@ -270,18 +270,18 @@ class Federation:
 
     def _play(
         self,
-        task: Playable,
+        task: RunnableTask,
         tables: Mapping[str, Table],
         owner: Callable[[Any, Table], object],
         coordinator: Callable[[Any], object],
         name: str = "",
     ) -> dict[str, Any]:
-        with self.charges.charged(name, task.events, task.trust) as spend:
+        with self.charges.charge(name, task.events, task.trust) as spend:
             return self._played(task, tables, owner, coordinator, spend)
 
     def _played(
         self,
-        task: Playable,
+        task: RunnableTask,
         tables: Mapping[str, Table],
         owner: Callable[[Any, Table], object],
         coordinator: Callable[[Any], object],
@@ -289,20 +289,20 @@ class Federation:
     ) -> dict[str, Any]:
         from threadpoolctl import threadpool_limits
 
-        from colonnade.protocols.session import partners, play
-        from colonnade.wire import Room
+        from colonnade.protocols.session import partners_of, run_role
+        from colonnade.wire import InMemoryNetwork
 
         programs: dict[str, Callable[[Any], object]] = {COORDINATOR: coordinator}
         for name, table in tables.items():
             programs[name] = _bound(owner, table)
-        room = Room(programs, self.network)
-        outcomes: dict[str, Played[Any] | BaseException] = {}
+        room = InMemoryNetwork(programs, self.network)
+        outcomes: dict[str, RunResult[Any] | BaseException] = {}
 
         def take_part(name: str) -> None:
             try:
                 progress = self.progress if name == first else silent
-                place = room.place(name, partners(name, programs, task))
-                outcomes[name] = play(place, task, programs[name], progress, before_sharing=spend)
+                place = room.place(name, partners_of(name, programs, task))
+                outcomes[name] = run_role(place, task, programs[name], progress, before_sharing=spend)
             except BaseException as error:
                 outcomes[name] = error
 
@@ -327,7 +327,7 @@ def _checked_keys(name: str, keys: object) -> dict[str, KeyColumn | str]:
     return dict(keys)
 
 
-def _by_similarity(task: Aligning, similarity: float) -> Aligning:
+def _by_similarity(task: AlignmentTask, similarity: float) -> AlignmentTask:
     if task.mode != "fuzzy":
         raise StudyError('similarity= is for mode="fuzzy" alone: the other modes compare exactly [ST090]')
     return replace(task, similarity=similarity)
@@ -337,7 +337,7 @@ def _bound(owner: Callable[[Any, Table], object], table: Table) -> Callable[[Any
     return lambda me: owner(me, table)
 
 
-def _concluded(outcomes: Mapping[str, Played[Any] | BaseException]) -> dict[str, Any]:
+def _concluded(outcomes: Mapping[str, RunResult[Any] | BaseException]) -> dict[str, Any]:
     """What each program returned; where one failed, the first error that did not follow from another one's."""
     errors = [outcome for outcome in outcomes.values() if isinstance(outcome, BaseException)]
     for error in sorted(errors, key=lambda error: isinstance(error, PeerStopped | PeerLost)):

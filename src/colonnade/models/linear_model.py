@@ -11,20 +11,26 @@ import numpy as np
 
 from colonnade.drawing.canvas import Chart, Picture
 from colonnade.errors import DataError, StudyError
-from colonnade.models import export
+from colonnade.models import sklearn_export
 from colonnade.models.base import Result, RunTask
-from colonnade.models.design import Design, without_label
-from colonnade.models.estimates import Bars, Estimate
-from colonnade.models.exported import about, classes_scored, linear_to_onnx, numbers_scored, written
-from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, table_of
-from colonnade.models.onnx_graph import Graph
+from colonnade.models.classifier_mixin import ClassifierMixin, PredictionMixin
+from colonnade.models.design import LabelDesign, without_label
+from colonnade.models.estimates import ErrorBars, Estimate
+from colonnade.models.new_rows import Matrix, People, ReadingOptions, encoded_matrix, table_of
+from colonnade.models.onnx_export import (
+    OnnxGraph,
+    add_classes,
+    add_numbers,
+    linear_to_onnx,
+    onnx_metadata,
+    write_export,
+)
 from colonnade.models.pictures import weights_chart
-from colonnade.models.predicting import Deciding, Predicting
-from colonnade.models.saved import finite, numbers, plain
-from colonnade.privacy.rows import rounded_up
+from colonnade.models.serialization import finite_or_null, plain_value, read_array
+from colonnade.privacy.statement import format_rounded_up
 from colonnade.tables import Schema
-from colonnade.tables.centred import Centred, Norm
-from colonnade.tables.encode import Misfits
+from colonnade.tables.centring import ColumnCentring, Norm
+from colonnade.tables.encoding import InvalidValues
 
 if TYPE_CHECKING:
     from colonnade.models.federation import Federation
@@ -39,7 +45,7 @@ ESTIMANDS |= {"functional": ESTIMANDS["one-shot"], "gradient": ESTIMANDS["altern
 """What intervals are for, by method."""
 
 
-class LinearModel(Predicting[RunTask, Result]):
+class LinearModel(PredictionMixin[RunTask, Result]):
     """A model whose scores are a weighted sum of all parties' encoded columns, and an intercept."""
 
     label: str | None
@@ -59,7 +65,7 @@ class LinearModel(Predicting[RunTask, Result]):
         f"{what}_{part}" for what in ("coef", "intercept") for part in ("deviations", "low", "high")
     )
     """What noise does to the weights, as files name it; ``None`` where it is not known."""
-    saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = dict.fromkeys(barred, numbers)
+    saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = dict.fromkeys(barred, read_array)
 
     def fit(self, people: Federation, label: str | None = None) -> Self:
         """Learn from all parties of a federation, each in a thread; ``label`` is written ``party.column``.
@@ -84,7 +90,7 @@ class LinearModel(Predicting[RunTask, Result]):
             if given is not None and given.shape != getattr(self, f"{value}_").shape:
                 raise ValueError("weights and their error bars do not belong together [VA028]")
 
-    def bar(self, coef: Bars | None, intercept: Bars | None) -> None:
+    def set_error_bars(self, coef: ErrorBars | None, intercept: ErrorBars | None) -> None:
         """Set how far noise may have moved the weights and the intercept; ``None`` if it is not known."""
         for what, bars in (("coef", coef), ("intercept", intercept)):
             for part in ("deviations", "low", "high"):
@@ -96,20 +102,20 @@ class LinearModel(Predicting[RunTask, Result]):
         found: str | None = self.parameters_["label"]
         return found
 
-    def design(self, schemas: Mapping[str, Schema], norm: Norm = "l2") -> Design:
+    def design(self, schemas: Mapping[str, Schema], norm: Norm = "l2") -> LabelDesign:
         """The columns that the next fit will use, and who holds the label."""
-        return self.designed(schemas, self.label, norm)
+        return self.design_for(schemas, self.label, norm)
 
     @property
-    def design_(self) -> Design:
+    def design_(self) -> LabelDesign:
         """The columns that the model was fitted with, and who holds the label."""
-        return self.designed(self.schemas_, self.label_)
+        return self.design_for(self.schemas_, self.label_)
 
-    def designed(self, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
+    def design_for(self, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> LabelDesign:
         """The columns for a label, which must be one of them."""
         if label is not None and not isinstance(label, str):
             raise StudyError(f'label must be a text written "party.column", not {type(label).__name__} [ST147]')
-        return Design.of(schemas, label, norm)
+        return LabelDesign.of(schemas, label, norm)
 
     def linear(self) -> tuple[Matrix, Matrix]:
         """The weights and the intercept that scores are made of."""
@@ -128,7 +134,7 @@ class LinearModel(Predicting[RunTask, Result]):
     @property
     def how_to_score(self) -> str:
         """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
-        return export.HOW[self.kind]
+        return sklearn_export.HOW[self.kind]
 
     @property
     def row_norm(self) -> Norm:
@@ -140,7 +146,7 @@ class LinearModel(Predicting[RunTask, Result]):
         """The class of each row of ``coef_``; an empty name where there is only one row."""
         return [""]
 
-    def scores(self, X: People, **given: Unpack[Given]) -> Matrix:
+    def scores(self, X: People, **given: Unpack[ReadingOptions]) -> Matrix:
         """The scores, of shape (rows, classes): the sum of the parties' parts and the intercept."""
         self._check_fitted()
         slopes, offsets = self.linear()
@@ -165,8 +171,8 @@ class LinearModel(Predicting[RunTask, Result]):
 
     def encoded_rows(self, schema: Schema, source: Any) -> Matrix:
         """The encoded columns of this schema, clipped as in the fit."""
-        found = Centred(schema, None, self.row_norm)
-        rows: Matrix = found.features(table_of(source, schema)).matrix() + found.middle
+        found = ColumnCentring(schema, None, self.row_norm)
+        rows: Matrix = found.centre_features(table_of(source, schema)).matrix() + found.middle
         return rows
 
     def coefficients(self) -> dict[str, dict[str, Any]]:
@@ -196,7 +202,7 @@ class LinearModel(Predicting[RunTask, Result]):
         ends = float(getattr(self, f"{what}_low_")[where]), float(getattr(self, f"{what}_high_")[where])
         return Estimate(float(value[where]), float(deviations[where]), ends)
 
-    def pictured(self) -> Picture:
+    def picture(self) -> Picture:
         """The weights by party, with their intervals."""
         return Picture([self.weights_chart()])
 
@@ -207,12 +213,12 @@ class LinearModel(Predicting[RunTask, Result]):
         title = f"Weights for {self.label_}"
         return weights_chart(title, self.feature_names_in_, rows, self.row_names, list(self.schemas_))
 
-    def to_pipeline(self, misfits: Misfits = "map") -> Any:
+    def to_pipeline(self, misfits: InvalidValues = "map") -> Any:
         """A scikit-learn pipeline that predicts the same from raw tables: our encoder, then :meth:`to_sklearn`'s.
 
         ``misfits`` says whether cells that a schema has no place for are mapped, as in a study, or refused.
         """
-        from colonnade.models.raw_encoder import RawEncoder, pipeline
+        from colonnade.models.sklearn_export import RawEncoder, pipeline
 
         estimator = self.to_sklearn()
         return pipeline(RawEncoder(self.schemas_, self.label_, self.row_norm, misfits), estimator)
@@ -224,27 +230,27 @@ class LinearModel(Predicting[RunTask, Result]):
             raise StudyError(
                 "this model has no public weights, so there is nothing to export: fit with release=True [ST148]"
             )
-        told = about(self.kind, self.label_)
+        told = onnx_metadata(self.kind, self.label_)
         graph = linear_to_onnx(told, self.schemas_, self.label_, self.row_norm, self.linear(), self.scored_in_graph)
-        return written(graph, path)
+        return write_export(graph, path)
 
-    def scored_in_graph(self, graph: Graph, scores: str) -> None:
+    def scored_in_graph(self, graph: OnnxGraph, scores: str) -> None:
         """Give out, in an ONNX graph, what scores predict."""
-        if isinstance(self, Deciding):
+        if isinstance(self, ClassifierMixin):
             classes = self.classes_
             wanted = self.parameters_.get("threshold", 0.5)
             limit = self.limit() if len(classes) == 2 else None
-            classes_scored(graph, scores, classes, limit, self.shares_ if wanted == "balanced" else None)
+            add_classes(graph, scores, classes, limit, self.shares_ if wanted == "balanced" else None)
             return
-        numbers_scored(graph, scores, logarithmic=self._logarithmic)
+        add_numbers(graph, scores, logarithmic=self._logarithmic)
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator that predicts the same from encoded matrices."""
         self._check_fitted()
         weights, classes = self.weights, getattr(self, "classes_", None)
         if classes is not None:
-            return export.classifier(weights, classes)
-        return export.regressor(weights, self.ridge_, logarithmic=self._logarithmic)
+            return sklearn_export.sklearn_classifier(weights, classes)
+        return sklearn_export.sklearn_regressor(weights, self.ridge_, logarithmic=self._logarithmic)
 
     @property
     def _logarithmic(self) -> bool:
@@ -252,9 +258,9 @@ class LinearModel(Predicting[RunTask, Result]):
         return quantity is not None and quantity.transform != "none"
 
     @property
-    def weights(self) -> export.Weights:
+    def weights(self) -> sklearn_export.LinearWeights:
         """The public weights by themselves."""
-        return export.Weights(self.feature_names_in_, self.coef_, self.intercept_)
+        return sklearn_export.LinearWeights(self.feature_names_in_, self.coef_, self.intercept_)
 
     def to_json(self) -> dict[str, Any]:
         """Everything somebody needs to use the model without this library, as plain values.
@@ -263,9 +269,9 @@ class LinearModel(Predicting[RunTask, Result]):
         """
         self._check_fitted()
         classes, schemas = getattr(self, "classes_", None), self.schemas_
-        known = {name: plain(value) for name in self.barred if (value := getattr(self, f"{name}_")) is not None}
+        known = {name: plain_value(value) for name in self.barred if (value := getattr(self, f"{name}_")) is not None}
         return {
-            "format": export.FORMAT,
+            "format": sklearn_export.EXPORT_FORMAT,
             "kind": self.kind,
             "label": self.label_,
             "method": self.method_,
@@ -278,8 +284,8 @@ class LinearModel(Predicting[RunTask, Result]):
                 for party, schema in schemas.items()
             },
             "row_clips": {party: schema.clip for party, schema in schemas.items() if schema.clip < schema.max_norm},
-            "how_to_score": self.how_to_score + export.rarer_rules(schemas.values()),
-            "protection": {party: finite(value) for party, value in self.protection_.items()},
+            "how_to_score": self.how_to_score + sklearn_export.rarer_rules(schemas.values()),
+            "protection": {party: finite_or_null(value) for party, value in self.protection_.items()},
             "privacy": self.privacy_.to_dict(),
         } | ({"error_bars": known} if known else {})
 
@@ -307,7 +313,7 @@ class LinearModel(Predicting[RunTask, Result]):
 
     def _told(self) -> str:
         """How much can be learned about the columns of each party, as text."""
-        return ", ".join(f"{party} {rounded_up(epsilon)}" for party, epsilon in self.protection_.items())
+        return ", ".join(f"{party} {format_rounded_up(epsilon)}" for party, epsilon in self.protection_.items())
 
     def _feature_schema(self, party: str) -> Schema | None:
         """A party's schema without the label; ``None`` where the label is its only column."""

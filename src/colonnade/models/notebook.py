@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape as escaped
 from typing import Any
 
-from colonnade.harmless import harmless
 from colonnade.privacy import Statement, Trust
-from colonnade.privacy.rows import rounded_up
+from colonnade.privacy.statement import format_rounded_up
+from colonnade.sanitize import sanitize
 from colonnade.tables import Schema
 
 _LONGEST = 80
@@ -17,12 +17,12 @@ _MOST = 24
 _BOX = "display:inline-block;border:1px solid;border-radius:4px;padding:0.3em 0.8em"
 
 
-def model(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+def model_html(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """A model that is not fitted: the parameters that differ from their defaults."""
     return _box(name, "not fitted", [_table((), _changed(given, defaults))])
 
 
-def fitted(
+def fitted_html(
     name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], learned: Sequence[str], found: Statement
 ) -> str:
     """A fitted model: its parameters, what it learned in some lines, and what each observer can learn."""
@@ -32,13 +32,13 @@ def fitted(
     return _box(name, "fitted", [_table((), _changed(given, defaults)), *lines, costs])
 
 
-def party(name: str, schema: Schema) -> str:
+def party_html(name: str, schema: Schema) -> str:
     """A party: the columns that its public schema declares."""
     columns = [(column, declared.kind) for column, declared in schema.columns.items()]
     return _box(f"Party {name}", _counted(len(columns)), [_table(("column", "kind"), _few(columns))])
 
 
-def federation(schemas: Mapping[str, Schema], trust: Trust, alignment: str) -> str:
+def federation_html(schemas: Mapping[str, Schema], trust: Trust, alignment: str) -> str:
     """A federation: the parties, how many columns each has, and who holds the shares; no data."""
     held = [(name, str(len(schema.names))) for name, schema in schemas.items()]
     shares = f"committee {', '.join(trust.committee)}; threshold {trust.threshold}"
@@ -46,7 +46,7 @@ def federation(schemas: Mapping[str, Schema], trust: Trust, alignment: str) -> s
 
 
 def _epsilon(value: float) -> str:
-    return "no promise" if math.isinf(value) else rounded_up(value)
+    return "no promise" if math.isinf(value) else format_rounded_up(value)
 
 
 def _changed(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -82,4 +82,4 @@ def _box(title: str, state: str, parts: Iterable[str]) -> str:
 
 def escape(text: str) -> str:
     """Markup that shows any text, also one that another wrote."""
-    return escaped(harmless(text))
+    return escaped(sanitize(text))

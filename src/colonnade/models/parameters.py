@@ -25,55 +25,55 @@ class InFile:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedBy:
     """A function that is called with the value as it stands in the file, and raises a ValueError if it is wrong."""
 
     check: Callable[[Any], None]
 
 
-class Limit(NamedTuple):
+class ParameterLimit(NamedTuple):
     """A limit on the value, with the name that ``annotated_types`` has for it."""
 
     name: str
     value: float
 
 
-def at_least(value: float) -> Limit:
+def at_least(value: float) -> ParameterLimit:
     """The value is this, or more."""
-    return Limit("Ge", value)
+    return ParameterLimit("Ge", value)
 
 
-def above(value: float) -> Limit:
+def above(value: float) -> ParameterLimit:
     """The value is more than this."""
-    return Limit("Gt", value)
+    return ParameterLimit("Gt", value)
 
 
-def at_most(value: float) -> Limit:
+def at_most(value: float) -> ParameterLimit:
     """The value is this, or less."""
-    return Limit("Le", value)
+    return ParameterLimit("Le", value)
 
 
-def not_shorter_than(length: int) -> Limit:
+def not_shorter_than(length: int) -> ParameterLimit:
     """The value has so many characters, or members, or more."""
-    return Limit("MinLen", length)
+    return ParameterLimit("MinLen", length)
 
 
-class Mark:
+class ParameterMark:
     """A property of a parameter that has no value of its own."""
 
 
-NAMES_PARTIES = Mark()
+NAMES_PARTIES = ParameterMark()
 """The value is the name of a party, or a mapping from such names."""
-SETS_PRICE = Mark()
+SETS_PRICE = ParameterMark()
 """If this parameter is given, epsilon must not be: it sets the price of the task instead."""
-NAMES_LABEL = Mark()
+NAMES_LABEL = ParameterMark()
 """The value is the column to predict, written ``party.column``."""
-NAMES_MODEL = Mark()
+NAMES_MODEL = ParameterMark()
 """The value is the path of a public model that the study is about."""
-LIMITS_ROWS = Mark()
+LIMITS_ROWS = ParameterMark()
 """The value is the largest number of rows that the study allows."""
-FINITE = Mark()
-STRICT = Mark()
+FINITE = ParameterMark()
+STRICT = ParameterMark()
 """The value must have the right type; a text such as "true" is not converted."""
 
 Count = Annotated[int, at_least(1)]
@@ -81,13 +81,13 @@ RowsAtMost = Annotated[int, at_least(1), LIMITS_ROWS]
 Positive = Annotated[float, above(0), FINITE]
 
 
-def dotted(label: Any) -> None:
+def check_dotted(label: Any) -> None:
     """Refuse a label that is not written party.column."""
     if isinstance(label, str) and not all(label.rpartition(".")):
         raise ValueError('must be written party.column, such as "bank.default" [VA029]')
 
 
-def each_positive(given: Any) -> None:
+def check_each_positive(given: Any) -> None:
     """Refuse a mapping in which an epsilon is no positive number."""
     for value in given.values() if isinstance(given, Mapping) else ():
         try:
@@ -96,10 +96,10 @@ def each_positive(given: Any) -> None:
             raise ValueError(f"- {error} [VA030]") from None
 
 
-Label = Annotated[str | None, InFile(Annotated[str, Checked(dotted)]), NAMES_LABEL]
+Label = Annotated[str | None, InFile(Annotated[str, CheckedBy(check_dotted)]), NAMES_LABEL]
 EpsilonByParty = Annotated[
     Mapping[str, float] | None,
-    InFile(Annotated[dict[str, float] | None, not_shorter_than(1), Checked(each_positive)], None),
+    InFile(Annotated[dict[str, float] | None, not_shorter_than(1), CheckedBy(check_each_positive)], None),
     NAMES_PARTIES,
     SETS_PRICE,
 ]

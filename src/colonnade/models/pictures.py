@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from colonnade.drawing.canvas import Chart, Picture, sentences
-from colonnade.drawing.charts import Axis, Bar, Bars, Cell, CellRow, Cells, Kind, Line, Lines
+from colonnade.drawing.charts import Axis, Bar, BarChart, Curve, HeatMap, HeatMapCell, HeatMapRow, Kind, LineChart
 from colonnade.models.design import owner_of
 from colonnade.models.estimates import Estimate
 
@@ -42,9 +42,9 @@ def estimate_bar(name: str, value: Estimate, text: str, group: str = "") -> Bar:
     return Bar(name, float(value), text, kind, low, high, group=group)
 
 
-def estimate_cell(value: Estimate, digits: int) -> Cell:
+def estimate_cell(value: Estimate, digits: int) -> HeatMapCell:
     """A cell with the deviation."""
-    return Cell(float(value), with_minus(value.text(digits)), unclear(value))
+    return HeatMapCell(float(value), with_minus(value.text(digits)), unclear(value))
 
 
 def digits(values: Iterable[float]) -> int:
@@ -84,9 +84,9 @@ def weights_chart(
     if len(rows) == 1:
         values = rows[0]
         bars = [estimate_bar(name, values[at], with_minus(values[at].text(few)), party) for at, party, name in columns]
-        return Bars(bars, "what one step of an encoded column adds to the score", title=title, note=note)
-    table = [CellRow(name, [estimate_cell(row[at], few) for row in shown], party) for at, party, name in columns]
-    return Cells(classes[: len(shown)], table, title=f"{title}, by class", note=note)
+        return BarChart(bars, "what one step of an encoded column adds to the score", title=title, note=note)
+    table = [HeatMapRow(name, [estimate_cell(row[at], few) for row in shown], party) for at, party, name in columns]
+    return HeatMap(classes[: len(shown)], table, title=f"{title}, by class", note=note)
 
 
 def sums_picture(found: Mapping[str, Estimate]) -> Picture:
@@ -98,7 +98,7 @@ def sums_picture(found: Mapping[str, Estimate]) -> Picture:
     if len(shown) < len(found):
         notes.append(f"the first {len(shown)} of {len(found)} sums")
     bars = [estimate_bar(text, value, _sum_text(value)) for text, value in shown]
-    return Picture([Bars(bars, "sum, in encoded units", title="Sums over all people", note=sentences(notes))])
+    return Picture([BarChart(bars, "sum, in encoded units", title="Sums over all people", note=sentences(notes))])
 
 
 def scores_picture(received: NDArray[Any], own: NDArray[Any] | None, what: str) -> Picture:
@@ -114,9 +114,9 @@ def scores_picture(received: NDArray[Any], own: NDArray[Any] | None, what: str) 
         counts, _ = np.histogram(np.asarray(values, dtype=np.float64), edges)
         heights = (counts / max(1, len(values))).tolist()
         points = list(zip(edges.tolist(), [*heights, heights[-1]], strict=True))
-        lines.append(Line(name, points, steps=True, filled=True))
+        lines.append(Curve(name, points, steps=True, filled=True))
     axis = Axis(f"{what}, of {len(received):,} people")
-    return Picture([Lines(lines, axis, Axis("share of the people", text="{:.0%}".format), title="Received scores")])
+    return Picture([LineChart(lines, axis, Axis("share of the people", text="{:.0%}".format), title="Received scores")])
 
 
 def noise_picture(deviations: Mapping[str, float], of: str) -> Picture:
@@ -124,7 +124,7 @@ def noise_picture(deviations: Mapping[str, float], of: str) -> Picture:
     bars = [Bar(party, float(value), f"{value:.3g}") for party, value in deviations.items()]
     axis = f"standard deviation of the noise on {of}"
     kept = "What each party learned stays with it, and is not drawn."
-    return Picture([Bars(bars, axis, title="What the parties told, and with how much noise", note=kept)])
+    return Picture([BarChart(bars, axis, title="What the parties told, and with how much noise", note=kept)])
 
 
 def reach_picture(weights: NDArray[Any], widths: Mapping[str, int], length: float) -> Picture:
@@ -138,7 +138,7 @@ def reach_picture(weights: NDArray[Any], widths: Mapping[str, int], length: floa
     what = "the score" if len(weights) == 1 else "the lead of one class over another"
     note = "The longer a bar, the more of the prediction can come from this party."
     title = "Whose embeddings the head listens to"
-    return Picture([Bars(bars, f"largest change of {what}", title=title, note=note)])
+    return Picture([BarChart(bars, f"largest change of {what}", title=title, note=note)])
 
 
 _UNIT = (0.0, 1.0)
@@ -146,11 +146,11 @@ _UNIT = (0.0, 1.0)
 
 def calibration_chart(
     points: Sequence[tuple[float, float]], people: int, slope: float | None, name: str = "these people"
-) -> Lines:
+) -> LineChart:
     """The share of people with the label, by the probability that they were given; right ones lie on the diagonal."""
     said = "" if slope is None else f", slope {slope:.2f}"
-    return Lines(
-        [Line(f"{name}{said}", points, marked=True)],
+    return LineChart(
+        [Curve(f"{name}{said}", points, marked=True)],
         Axis("the probability that was said", ends=_UNIT),
         Axis("the share of people who have the label", ends=_UNIT),
         diagonal="probabilities that are right",
@@ -158,14 +158,14 @@ def calibration_chart(
         title="Calibration",
         note=f"Each point is a group of about {people // max(1, len(points)):,} people. A curve flatter than the "
         "diagonal, with a slope below 1, means probabilities that are too sure.",
-        spoken="; ".join(f"{chance:.0%} said, {share:.0%} have it" for chance, share in points),
+        description="; ".join(f"{chance:.0%} said, {share:.0%} have it" for chance, share in points),
     )
 
 
-def ranking_chart(roc: Sequence[tuple[float, float]], auc: float, name: str = "these people") -> Lines:
+def ranking_chart(roc: Sequence[tuple[float, float]], auc: float, name: str = "these people") -> LineChart:
     """The curve of all thresholds: whom each finds, and whom it alarms about in vain."""
     return rates_chart(
-        [Line(f"{name}, AUC {auc:.3f}", roc)],
+        [Curve(f"{name}, AUC {auc:.3f}", roc)],
         "people without the label who are predicted to have it",
         "people with the label who are found",
         title="Ranking: what each threshold finds",
@@ -173,12 +173,12 @@ def ranking_chart(roc: Sequence[tuple[float, float]], auc: float, name: str = "t
 
 
 def rates_chart(
-    lines: Sequence[Line], alarms: str, hits: str, *, title: str, note: str = "", low: float = 0.0
-) -> Lines:
+    lines: Sequence[Curve], alarms: str, hits: str, *, title: str, note: str = "", low: float = 0.0
+) -> LineChart:
     """Curves of two rates; from a rate ``low`` above zero both scales are logarithmic, so that rare alarms are seen."""
     x, y = (Axis(name, "log" if low else "linear", ends=(low, 1.0)) for name in (alarms, hits))
     spoken = "; ".join(line.label for line in lines)
-    return Lines(lines, x, y, diagonal="guessing", square=True, title=title, note=note, spoken=spoken)
+    return LineChart(lines, x, y, diagonal="guessing", square=True, title=title, note=note, description=spoken)
 
 
 def _sum_text(value: Estimate) -> str:

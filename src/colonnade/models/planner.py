@@ -1,29 +1,33 @@
-"""What every kind of study has: public parameters, and the public task that is computed from them."""
+"""What is planned before anybody computes: who takes part, and what a study tells about its task beforehand."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from colonnade.disk.reading import shorten
 from colonnade.errors import StudyError
+from colonnade.privacy import Trust
+from colonnade.privacy.observers import INPUTS, SECURITIES, Inputs, Security
 from colonnade.privacy.statement import UNMATCHED
-from colonnade.protocols.task import Adjustable, Priced
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.task import AdjustableTask, PricedTask
+from colonnade.tables import Schema
 
 if TYPE_CHECKING:
-    from colonnade.models.outlook import Outlook
-    from colonnade.models.roster import Roster
+    from colonnade.models.sample_size import SampleSizeForecast
     from colonnade.privacy import Statement
 
-AnyTask = TypeVar("AnyTask", bound=Priced, default=Any)
+AnyTask = TypeVar("AnyTask", bound=PricedTask, default=Any)
 """The type of the tasks that a kind plans."""
 
 
 @dataclass(frozen=True)
-class Details:
+class PlanDetails:
     """What a pre-flight says about one kind of study, in addition to what it says about every kind."""
 
     method: str | None = None
@@ -36,7 +40,7 @@ class Details:
     """Lines of a separate section, which a party reads before it approves the study."""
 
 
-class Promises(Protocol):
+class ExtraPromises(Protocol):
     """Promises in addition to those of a privacy statement."""
 
     def to_dict(self) -> list[dict[str, Any]]:
@@ -50,7 +54,7 @@ class Planner(ABC, Generic[AnyTask]):
     """Public parameters, given to the constructor, and the public task that is computed from them."""
 
     kind: ClassVar[str]
-    tasks: ClassVar[tuple[type[Priced], ...]] = ()
+    tasks: ClassVar[tuple[type[PricedTask], ...]] = ()
     """The classes of the tasks that it plans."""
     shares: ClassVar[bool] = True
     """Whether the task computes on shares; only then are a committee and a hidden alignment possible."""
@@ -63,7 +67,7 @@ class Planner(ABC, Generic[AnyTask]):
     def plan(self, roster: Roster) -> AnyTask:
         """The public task, with the least noise that meets the budgets."""
 
-    def as_asked(self, roster: Roster, plan: Callable[[Roster], AnyTask] | None = None) -> AnyTask:
+    def plan_as_requested(self, roster: Roster, plan: Callable[[Roster], AnyTask] | None = None) -> AnyTask:
         """The task with the security that was asked for, or that such a task usually has; ``plan`` is by default ours.
 
         Whether participants may deviate bears on the noise, so that a task is planned with it, and not changed later.
@@ -74,15 +78,15 @@ class Planner(ABC, Generic[AnyTask]):
         if roster.security is None and not any(task.active_by_default for task in self.tasks):
             return self._unasked(make(roster), roster)
         usual = next((task.proofs[0] for task in self.tasks if task.active_by_default), self.tasks[0].proofs[0])
-        task = make(roster.checked(roster.inputs or usual))
+        task = make(roster.with_checks(roster.inputs or usual))
         if roster.security is None and not (task.trust.active and task.usually_active):
             return self._unasked(make(roster), roster)
-        self.check_asked(roster, task)
+        self.check_request(roster, task)
         if roster.inputs is None and task.trust.inputs != task.possible_proofs[0]:
-            return make(roster.checked(task.possible_proofs[0]))
+            return make(roster.with_checks(task.possible_proofs[0]))
         return task
 
-    def check_asked(self, roster: Roster, task: AnyTask) -> None:
+    def check_request(self, roster: Roster, task: AnyTask) -> None:
         """Refuse a task that cannot have the security that was asked for."""
         if roster.security != "active" and not task.trust.active:
             return
@@ -115,28 +119,28 @@ class Planner(ABC, Generic[AnyTask]):
         """About how many rows the tables have, where a parameter says so that does not decide the price."""
         return None
 
-    def adjustable(self, roster: Roster, rows: int | None) -> Adjustable | None:
+    def adjustable(self, roster: Roster, rows: int | None) -> AdjustableTask | None:
         """The task as one whose noise can be set freely; ``None`` where this is not possible."""
-        return self.as_asked(roster).adjustable(rows)
+        return self.plan_as_requested(roster).adjustable(rows)
 
-    def supposed(self, roster: Roster) -> tuple[str, ...]:
+    def suppositions(self, roster: Roster) -> tuple[str, ...]:
         """Sentences about what the promises of such a study rest on, besides what every statement says."""
         return ()
 
     def assumptions(self, roster: Roster) -> tuple[str, ...]:
         """All sentences that a privacy statement adds: how people were matched, and what the kind supposes."""
-        supposed = self.supposed(roster)
+        supposed = self.suppositions(roster)
         return (*(roster.assumptions or (UNMATCHED,)), *supposed) if supposed else roster.assumptions
 
-    def details(self, task: AnyTask, statement: Statement) -> Details:
+    def details(self, task: AnyTask, statement: Statement) -> PlanDetails:
         """What a pre-flight says about this task in particular."""
-        return Details(task.scheme, task.rounds_figures, brief=task.rounds_in_words)
+        return PlanDetails(task.scheme, task.rounds_figures, brief=task.rounds_in_words)
 
-    def outlook(self, roster: Roster, task: AnyTask, rows: int | None) -> Outlook | None:
+    def outlook(self, roster: Roster, task: AnyTask, rows: int | None) -> SampleSizeForecast | None:
         """Whether so many people are enough, from public numbers alone; ``None`` where there is no such figure."""
         return None
 
-    def promises(self, statement: Statement) -> Promises | None:
+    def promises(self, statement: Statement) -> ExtraPromises | None:
         """Promises that the statement's table of observers does not make; ``None`` where there are none."""
         return None
 
@@ -149,3 +153,67 @@ class Planner(ABC, Generic[AnyTask]):
     def why_not_about(cls, model: Any) -> str | None:
         """Why such a study cannot use this public model, as the end of a sentence that begins with the model."""
         return "is of no use to this kind of study"
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The public description of who takes part: each owner's schema, and the committee.
+
+    With ``hidden`` no owner knows which of its people the others hold too; only some protocols allow this.
+    ``assumptions`` are sentences for the privacy statement, such as what an alignment told. ``security`` and ``inputs``
+    are what was asked for, if anything was: ``None`` means what the task usually has (:meth:`Planner.as_asked`).
+    """
+
+    schemas: Mapping[str, Schema]
+    trust: Trust
+    hidden: bool = False
+    assumptions: tuple[str, ...] = ()
+    security: Security | None = "semi-honest"
+    inputs: Inputs | None = None
+
+    @classmethod
+    def of(
+        cls,
+        schemas: Mapping[str, Schema],
+        committee: Sequence[str] = (),
+        threshold: int | None = None,
+        hidden: bool = False,
+        *,
+        security: Security | None = "semi-honest",
+        inputs: Inputs | None = None,
+        noise_missing: int | None = None,
+    ) -> Roster:
+        """A roster; if no committee is given, it is the first seven owners, or two owners and the coordinator."""
+        if security not in (None, *SECURITIES):
+            raise StudyError(
+                f"security is {' or '.join(map(repr, SECURITIES))}, not {shorten(repr(security), 40)} [ST078]"
+            )
+        if inputs not in (None, *INPUTS):
+            raise StudyError(
+                f"inputs is one of {', '.join(map(repr, INPUTS))}, not {shorten(repr(inputs), 40)} [ST079]"
+            )
+        if inputs in ("covert", "proven") and security == "semi-honest":
+            raise StudyError(
+                f'inputs = "{inputs}" means that owners prove their bounds to seats that check: it needs '
+                'security = "active" [ST080]'
+            )
+        owners = tuple(schemas)
+        if len(owners) < 2:
+            raise StudyError("a study needs at least two parties: one alone has nothing to compute together [ST081]")
+        seats = tuple(committee) or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
+        most = max(1, (len(seats) - 1) // 2)
+        trust = Trust(owners, seats, most if threshold is None else threshold, noise_missing=noise_missing)
+        return cls(dict(schemas), trust, hidden, security=security, inputs=inputs)
+
+    def with_checks(self, inputs: Inputs) -> Roster:
+        """The same with seats that check each other."""
+        return replace(self, trust=replace(self.trust, security="active", inputs=inputs))
+
+    def require_known_members(self, what: str) -> None:
+        """Raise an error if the alignment was hidden: ``what`` needs to know which rows all parties hold."""
+        if self.hidden:
+            raise StudyError(
+                f"{what} does not work after a hidden alignment, in which nobody learns whom all parties hold: hidden "
+                "alignment works with pca, linear and logistic (one-shot, functional) and synthetic (marginals); use "
+                "one of those, or hidden = false [ST082]"
+            )

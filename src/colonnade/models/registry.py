@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from colonnade.models.planner import Planner
 
 ENTRY_POINTS = "colonnade.kinds"
-"""The group of entry points by which installed packages add kinds; each entry names a :class:`Kind`."""
+"""The group of entry points by which installed packages add kinds; each entry names a :class:`ModelKind`."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class ModelKind:
     """One kind of study; every part is written ``module:name``, and games are modules that register them.
 
     ``more`` are parts that only some kinds have, in pairs of a name and what it means: ``views`` is what an attacker
@@ -38,10 +38,10 @@ class Kind:
     """Whether a process that waits for studies imports it before it is asked for."""
 
 
-def _ours(kind: str, model: str, section: str = "", *games: str, often: bool = False, **more: str) -> Kind:
+def _ours(kind: str, model: str, section: str = "", *games: str, often: bool = False, **more: str) -> ModelKind:
     """A row of this package, in which names begin below ``colonnade.kinds``."""
     full = {name: f"colonnade.kinds.{part}" for name, part in (more | {"": model}).items()}
-    return Kind(
+    return ModelKind(
         kind,
         full.pop(""),
         section and f"colonnade.kinds.{section}",
@@ -56,8 +56,8 @@ _ROWS = (
         "pca",
         "pca.model:PCA",
         "pca.report:SECTION",
-        "pca.audit_moments",
-        "pca.audit_directions",
+        "pca.audit",
+        "pca.audit",
         evaluation="pca.evaluation:compare",
         often=True,
     ),
@@ -65,71 +65,71 @@ _ROWS = (
         "linear",
         "regression.linear:LinearRegression",
         "regression.report:SECTION",
-        "regression.audit_functional",
+        "regression.audit",
         often=True,
     ),
     _ours(
         "logistic",
         "regression.logistic:LogisticRegression",
         "regression.report:SECTION",
-        "regression.audit_gradients",
+        "regression.audit",
         often=True,
     ),
     _ours(
         "glm",
         "glm.model:GLM",
         "glm.report:SECTION",
-        "glm.audit_messages",
-        "glm.audit_times",
+        "glm.audit",
+        "glm.audit",
         often=True,
     ),
-    _ours("glm-scores", "glm.kept_scores.model:KeptScores", "glm.report:SCORES", "glm.audit_messages"),
+    _ours("glm-scores", "glm.kept_scores:KeptScores", "glm.report:SCORES", "glm.audit"),
     _ours(
         "polynomial",
         "polynomial.model:PolynomialSum",
         "polynomial.report:SECTION",
-        "polynomial.audit_sums",
+        "polynomial.audit",
     ),
     _ours(
         "prediction",
         "prediction.model:JointPrediction",
         "prediction.report:SECTION",
-        "prediction.audit_scores",
-        "prediction.audit_levels",
+        "prediction.audit",
+        "prediction.audit",
         standing="prediction.on_demand:scores_on_demand",
     ),
     _ours(
         "synthetic",
         "synthesis.model:Synthesizer",
         "synthesis.report:SECTION",
-        "tables.audit_marginals",
-        "synthesis.audit_mixture",
+        "tables.audit",
+        "synthesis.audit",
         quality="synthesis.report_quality",
     ),
     _ours(
         "split-classifier",
         "split.model:SplitClassifier",
         "split.report:SECTION",
-        "split.audit_embeddings",
-        "split.audit_features",
+        "split.audit",
+        "split.audit",
         views="split.attack_views:SPLIT_VIEWS",
     ),
     _ours(
         "split-regressor",
         "split.model:SplitRegressor",
         "split.report:SECTION",
-        "split.audit_embeddings",
-        "split.audit_features",
+        "split.audit",
+        "split.audit",
         views="split.attack_views:SPLIT_VIEWS",
     ),
-    _ours("split-scores", "split.scores:SplitScores", "split.report:SCORES", "split.audit_embeddings"),
+    _ours("split-scores", "split.scores:SplitScores", "split.report:SCORES", "split.audit"),
     _ours("sketch", "sketch.model:SketchPlanner"),
 )
-_KNOWN: dict[str, Kind] = {row.kind: row for row in _ROWS}
+_KNOWN: dict[str, ModelKind] = {row.kind: row for row in _ROWS}
 _BROKEN: dict[str, str] = {}
 
 
-def register(row: Kind) -> Kind:
+def register(row: ModelKind) -> ModelKind:
     """Add a kind and return it; an error if another kind has this name, or if a part of it is missing."""
     if (there := _KNOWN.get(row.kind)) == row:
         return row
@@ -153,13 +153,13 @@ def expected() -> tuple[str, ...]:
     return tuple(row.kind for row in _ROWS if row.often)
 
 
-def rows() -> tuple[Kind, ...]:
+def rows() -> tuple[ModelKind, ...]:
     """Every kind that is known, those of installed packages last."""
     _installed()
     return tuple(_KNOWN.values())
 
 
-def row_of(kind: str) -> Kind:
+def row_of(kind: str) -> ModelKind:
     """The row of a kind."""
     if kind not in _KNOWN:
         _installed()
@@ -205,19 +205,19 @@ def game_modules() -> tuple[str, ...]:
 
 
 def part(kind: str, name: str) -> Any:
-    """What a kind has under a name of :attr:`Kind.more`; ``None`` if it has nothing there."""
+    """What a kind has under a name of :attr:`ModelKind.more`; ``None`` if it has nothing there."""
     found = dict(row_of(kind).more).get(name)
     return found and resolve(found)
 
 
 def parts(name: str) -> dict[str, Any]:
-    """What all kinds have under a name of :attr:`Kind.more`, by how their rows write it."""
+    """What all kinds have under a name of :attr:`ModelKind.more`, by how their rows write it."""
     written = dict.fromkeys(found for row in rows() if (found := dict(row.more).get(name)))
     return {text: resolve(text) for text in written}
 
 
 def only(name: str) -> Any:
-    """What the first kind that has something under a name of :attr:`Kind.more` has there; an error if none has."""
+    """What the first kind that has something under a name of :attr:`ModelKind.more` has there; an error if none has."""
     found = next((found for row in rows() if (found := dict(row.more).get(name))), None)
     if found is None:
         raise StudyError(

@@ -1,18 +1,21 @@
-"""Who holds shares: the seats of the committee, and what they need of a channel.
+"""Who holds shares: the seats of the committee, what they need of a channel, and what each of them holds.
 
-The wire is not imported: a :class:`Link` is any object with the two methods declared here.
+The wire is not imported: a :class:`PeerLink` is any object with the two methods declared here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from colonnade.mpc.residues import ResidueSystem
-from colonnade.received import Source
+import numpy as np
+
+from colonnade.message_schema import MessageSource
+from colonnade.mpc.residues import Residues, ResidueSystem
 
 
-class Link(Source, Protocol):
+class PeerLink(MessageSource, Protocol):
     """What the committee needs of a channel to one peer."""
 
     def send(self, kind: str, **fields: Any) -> None:
@@ -47,11 +50,11 @@ class Committee:
         return len(self.seats) > 2 * self.threshold + 1
 
     @property
-    def may_split(self) -> bool:
+    def can_split(self) -> bool:
         """Whether honest seats could open two values, if two halves of them had been told different numbers."""
         return len(self.seats) - self.threshold >= 2 * (self.threshold + 1)
 
-    def enough(self, degree: int) -> int:
+    def required_seats(self, degree: int) -> int:
         """How many seats must be left to open a sharing of this degree.
 
         Where seats check each other, more than half of the honest ones must be: otherwise two halves that lost each
@@ -62,16 +65,41 @@ class Committee:
         return max(degree, 2 * self.threshold, (len(self.seats) + self.threshold) // 2) + 1
 
     @property
-    def losses(self) -> int:
+    def max_losses(self) -> int:
         """How many seats may be lost."""
-        return len(self.seats) - self.enough(2 * self.threshold)
+        return len(self.seats) - self.required_seats(2 * self.threshold)
 
     def point(self, seat: str) -> int:
         """The point at which the polynomial has the share of this seat."""
         return self.seats.index(seat) + 1
 
-    def seeded_by(self, dealer: str, degree: int) -> tuple[str, ...]:
+    def seats_seeded_by(self, dealer: str, degree: int) -> tuple[str, ...]:
         """The seats that this dealer sends a seed instead of a share: the ``degree`` seats that follow it."""
         start = self.seats.index(dealer) + 1 if dealer in self.seats else 0
         around = self.seats[start:] + self.seats[:start]
         return tuple(seat for seat in around if seat != dealer)[:degree]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """One seat's shares of an integer array, as residues, and the degree of the polynomials that they are values of."""
+
+    values: Residues
+    degree: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the shared array."""
+        return self.values.shape[1:]
+
+    def columns(self, which: slice | Sequence[int]) -> Shares:
+        """Some columns of a shared matrix."""
+        return Shares(self.values[:, :, which], self.degree)
+
+
+def concatenate_columns(*shares: Shares) -> Shares:
+    """Shared matrices with the same rows, side by side."""
+    if len(shares) == 1:
+        return shares[0]
+    degree = max(share.degree for share in shares)
+    return Shares(np.concatenate([share.values for share in shares], axis=2), degree)

@@ -1,9 +1,12 @@
 """Exact integer arithmetic at BLAS speed: a residue number system of centred 22-bit primes.
 
-A secret integer is stored as its residues modulo a few primes just below 2^22. Each residue is centred in
-(-p/2, p/2) and is a float64. A matrix product modulo one prime is then an ordinary ``dgemm`` over at most 2048 rows
-(2048 (p/2)^2 < 2^53 - p) and one reduction, and it is exact. For larger integers there are more primes. All arrays of
-residues have the primes as their first axis.
+A secret integer is stored as its residues modulo a few primes just below 2^22. Each residue is centred in (-p/2, p/2)
+and is a float64. A matrix product modulo one prime is then an ordinary ``dgemm`` over at most 2048 rows (2048 (p/2)^2
+< 2^53 - p) and one reduction, and it is exact. For larger integers there are more primes. All arrays of residues have
+the primes as their first axis.
+
+Rows that many products need stay in an accelerator's memory, or on the CPU as 32-bit integers
+(:class:`ResidentRows`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc.accelerator.choice import offload, pays
+from colonnade.mpc.accelerator.device import Accelerator
+from colonnade.mpc.accelerator.selection import abandon_device, current_device, is_worthwhile, offload_product
 from colonnade.randomness import Stream
 
 Residues = NDArray[np.float64]
@@ -71,9 +75,9 @@ class ResidueSystem:
         """How many bits a signed integer may have in this system."""
         return self.modulus.bit_length() - 1
 
-    def split(self, values: Integers) -> Residues:
+    def to_residues(self, values: Integers) -> Residues:
         """The residues, read-only, of signed integers (int64, object, or float64 without fractions)."""
-        if values.dtype == np.float64 and (not values.size or _largest(values) < self.primes[-1] // 2):
+        if values.dtype == np.float64 and (not values.size or _max_magnitude(values) < self.primes[-1] // 2):
             return np.broadcast_to(values, (len(self.primes), *values.shape))
         whole = values.astype(np.int64) if values.dtype == np.float64 else values
         if whole.dtype == np.int64 and whole.size * len(self.primes) <= FEW:
@@ -110,7 +114,7 @@ class ResidueSystem:
         """Numbers given as limbs of 22 bits, the lowest first, divided by 2^power modulo every prime; not reduced."""
         return _powers(self.primes, len(limbs), power) @ limbs
 
-    def join(self, residues: Residues, bound: int) -> Integers:
+    def to_integers(self, residues: Residues, bound: int) -> Integers:
         """The signed integers from -bound to bound that have these residues, found digit by digit (Garner).
 
         The digits are centred, so the integer is signed. int64 arithmetic is modulo 2^64, so it is exact if the result
@@ -122,7 +126,7 @@ class ResidueSystem:
         size = np.zeros(residues.shape[1:])
         weight = 1
         for index, digit in enumerate(self._digits(residues)):
-            step = _wrap(weight) if narrow else weight
+            step = _wrap_int64(weight) if narrow else weight
             whole = digit.astype(np.int64)
             value = value + (whole if narrow else whole.astype(object)) * step
             size += digit * float(weight)
@@ -140,7 +144,7 @@ class ResidueSystem:
         out = np.empty((len(self.primes), *shape))
         for prime, row in zip(self.primes, out, strict=True):
             for part in chunks(row):
-                draw(prime, part, stream)
+                fill_uniform(prime, part, stream)
         return out
 
     def _few_uniform(self, shape: tuple[int, ...], stream: Stream) -> Residues:
@@ -171,7 +175,7 @@ class ResidueSystem:
     def reduce(self, values: Residues, *, passes: int = 1) -> Residues:
         """Reduce numbers of magnitude below 2^51 in place, or with two passes up to 2^53 - p; returns the array."""
         if values.size <= FEW:
-            primes, inverses = _moduli(self.primes, spread(values.shape))
+            primes, inverses = _moduli(self.primes, broadcast_shape(values.shape))
             for _ in range(passes):
                 quotient = values * inverses
                 np.rint(quotient, out=quotient)
@@ -191,7 +195,7 @@ class ResidueSystem:
         enough to find q. The rest is exact in integer arithmetic modulo 2^64.
         """
         flat = digits.reshape(len(self.primes), -1)
-        multiples = _multiples(self._reciprocals @ flat)
+        multiples = _round_multiples(self._reciprocals @ flat)
         low: NDArray[np.uint64] = self._cofactors @ flat.astype(np.int64).view(np.uint64)
         low += multiples.astype(np.int64).view(np.uint64) * self._less_modulus
         return low.reshape(digits.shape[1:])
@@ -206,7 +210,7 @@ class ResidueSystem:
         rows, modulus = _low_factors(self.primes, bits)
         low: NDArray[np.float64]
         parts, low = rows @ flat
-        parts = _multiples(parts)
+        parts = _round_multiples(parts)
         parts *= modulus
         low -= parts
         np.multiply(low, 2.0**-bits, out=parts)
@@ -217,7 +221,7 @@ class ResidueSystem:
 
     def digit_factors(self, power: int, shape: tuple[int, ...]) -> Residues:
         """Factors that turn digits of this shape into residues of the number divided by 2^power, if it is divisible."""
-        return _digit_factors(self.primes, power, spread(shape))
+        return _digit_factors(self.primes, power, broadcast_shape(shape))
 
     @cached_property
     def to_digits(self) -> list[int]:
@@ -245,16 +249,16 @@ class ResidueSystem:
             # A sum of up to 2^9 products below 2^42 is below 2^51.
             passes = 1 if left.shape[1] <= BLOCK_ROWS // 4 else 2
             return self.reduce(np.matmul(left.transpose(0, 2, 1), right), passes=passes)
-        elsewhere = offload(left, right, self.primes)
-        return self._inners([(left, right)])[0] if elsewhere is None else elsewhere
+        elsewhere = offload_product(left, right, self.primes)
+        return self._inner_products([(left, right)])[0] if elsewhere is None else elsewhere
 
-    def inners(self, pairs: Sequence[tuple[Residues, Residues]]) -> list[Residues]:
+    def inner_products(self, pairs: Sequence[tuple[Residues, Residues]]) -> list[Residues]:
         """The same for several pairs of matrices, all with the same rows: each block of rows is read once for all."""
-        if len(pairs) < 2 or any(a.size <= FEW or pays(a.shape, b.shape) for a, b in pairs):
+        if len(pairs) < 2 or any(a.size <= FEW or is_worthwhile(a.shape, b.shape) for a, b in pairs):
             return [self.inner(a, b) for a, b in pairs]
-        return self._inners(pairs)
+        return self._inner_products(pairs)
 
-    def _inners(self, pairs: Sequence[tuple[Residues, Residues]]) -> list[Residues]:
+    def _inner_products(self, pairs: Sequence[tuple[Residues, Residues]]) -> list[Residues]:
         shapes = [(a.shape[2], b.shape[2]) for a, b in pairs]
         ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
         total, product = np.zeros((len(self.primes), ends[-1])), np.empty(ends[-1])
@@ -308,14 +312,14 @@ def inverse(value: int, prime: int) -> int:
     return centred(pow(value, -1, prime), prime)
 
 
-def spread(shape: tuple[int, ...]) -> tuple[int, ...]:
+def broadcast_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of constants for arrays of this shape: the same for small arrays, because broadcasting is slower."""
     return shape if prod(shape) <= SPREAD else (shape[0], *[1] * (len(shape) - 1))
 
 
 @lru_cache(maxsize=256)
 def _constant_array(primes: tuple[int, ...], value: int, shape: tuple[int, ...]) -> Residues:
-    return filled([centred(value, prime) for prime in primes], shape)
+    return constant_rows([centred(value, prime) for prime in primes], shape)
 
 
 @lru_cache(maxsize=4096)
@@ -326,12 +330,12 @@ def _constant(primes: tuple[int, ...], value: int, dimensions: int) -> Residues:
 @lru_cache(maxsize=256)
 def _digit_factors(primes: tuple[int, ...], power: int, shape: tuple[int, ...]) -> Residues:
     modulus = prod(primes)
-    return filled([centred(modulus // p * pow(2, -power, p), p) for p in primes], shape)
+    return constant_rows([centred(modulus // p * pow(2, -power, p), p) for p in primes], shape)
 
 
 @lru_cache(maxsize=256)
 def _moduli(primes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Residues, Residues]:
-    return filled(primes, shape), filled([1.0 / prime for prime in primes], shape)
+    return constant_rows(primes, shape), constant_rows([1.0 / prime for prime in primes], shape)
 
 
 @lru_cache(maxsize=1024)
@@ -341,7 +345,7 @@ def _powers(primes: tuple[int, ...], count: int, power: int) -> Residues:
     return np.array(rows, dtype=np.float64)
 
 
-def _multiples(parts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _round_multiples(parts: NDArray[np.float64]) -> NDArray[np.float64]:
     """The integer in each q + c / M, for c / M from 0 to a quarter; changes the given numbers."""
     parts -= 0.125
     multiples = np.rint(parts)
@@ -361,7 +365,7 @@ def _low_factors(primes: tuple[int, ...], bits: int) -> tuple[NDArray[np.float64
     return np.array([[1.0 / prime for prime in primes], cofactors]), float((modulus + top // 2) % top - top // 2)
 
 
-def filled(values: Sequence[float], shape: tuple[int, ...]) -> Residues:
+def constant_rows(values: Sequence[float], shape: tuple[int, ...]) -> Residues:
     """A read-only array of this shape that holds one value for each prime."""
     out = np.empty(shape)
     out[...] = np.array(values, dtype=np.float64).reshape(-1, *[1] * (len(shape) - 1))
@@ -376,7 +380,7 @@ def chunks(row: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         yield flat[start : start + CHUNK]
 
 
-class Scratch:
+class ScratchRows:
     """A few chunks of memory that are used again and again: new memory costs more than the arithmetic in it."""
 
     def __init__(self, count: int) -> None:
@@ -387,13 +391,13 @@ class Scratch:
         return [row[:size] for row in self._rows]
 
 
-def draw(prime: int, out: NDArray[np.float64], stream: Stream) -> None:
+def fill_uniform(prime: int, out: NDArray[np.float64], stream: Stream) -> None:
     """Fill a chunk with uniform residues."""
-    words = draw_words(prime, out.size, stream)
-    from_words(words, prime, out, words)
+    words = uniform_words(prime, out.size, stream)
+    words_to_residues(words, prime, out, words)
 
 
-def draw_words(prime: int, size: int, stream: Stream) -> NDArray[np.uint32]:
+def uniform_words(prime: int, size: int, stream: Stream) -> NDArray[np.uint32]:
     """The words of a chunk of uniform residues: numbers with as many bits as the prime, drawn again if too large."""
     bits = np.uint32((1 << prime.bit_length()) - 1)
     words = stream.uint32(size)
@@ -404,15 +408,71 @@ def draw_words(prime: int, size: int, stream: Stream) -> NDArray[np.uint32]:
     return words
 
 
-def from_words(words: NDArray[np.uint32], prime: int, out: NDArray[np.float64], spare: NDArray[np.uint32]) -> None:
+def words_to_residues(
+    words: NDArray[np.uint32], prime: int, out: NDArray[np.float64], spare: NDArray[np.uint32]
+) -> None:
     """The residues of words, which are larger than them by half of the prime; ``spare`` is overwritten."""
     np.subtract(words, np.uint32(prime // 2), out=spare)
     out[...] = spare.view(np.int32)
 
 
-def _largest(values: NDArray[np.float64]) -> float:
+def _max_magnitude(values: NDArray[np.float64]) -> float:
     return max(float(values.max()), -float(values.min()))
 
 
-def _wrap(weight: int) -> np.int64:
+def _wrap_int64(weight: int) -> np.int64:
     return np.int64((weight + 2**63) % 2**64 - 2**63)
+
+
+class ResidentRows:
+    """Blocks of rows Z, each (primes, rows, columns), for products Z'(Z Q); computed in parts of ``step`` rows."""
+
+    def __init__(self, system: ResidueSystem, blocks: Sequence[NDArray[np.int32]], step: int) -> None:
+        self._system, self._blocks, self._step = system, blocks, step
+        self._placed: list[Any] = []
+        self._refused = False
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(block.shape[1] for block in self._blocks)
+
+    def parts(self) -> Iterator[Residues]:
+        """The rows as floats, at most ``step`` at a time."""
+        for block in self._blocks:
+            for start in range(0, block.shape[1], self._step):
+                yield block[:, start : start + self._step].astype(np.float64)
+
+    def products(self, public: Residues) -> Residues:
+        """Z'(Z Q) modulo each prime, exactly, for a public array Q (primes, columns, directions)."""
+        device = None if self._refused else current_device()  # the search may end between two products
+        if device:
+            try:
+                return self._system.reduce(self._products_on_device(device, public))
+            except RuntimeError as error:
+                abandon_device(device, error)
+                self._refused, self._placed = True, []
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(len(public)) as workers:
+            return np.stack(list(workers.map(self._product_on_cpu, range(len(public)), public)))
+
+    def _product_on_cpu(self, index: int, public: Residues) -> Residues:
+        """The product modulo one prime, on the CPU; each prime has its own thread."""
+        system, total = ResidueSystem((self._system.primes[index],)), np.zeros((1, *public.shape[::-1]))
+        for block in self._blocks:
+            for start in range(0, block.shape[1], self._step):
+                rows = block[index : index + 1, start : start + self._step].astype(np.float64)
+                scores = system.inner(rows.transpose(0, 2, 1), public[None])
+                total += system.inner(scores, rows)  # the long axis is last, because BLAS is faster then
+        product: Residues = system.reduce(total)[0].T
+        return product
+
+    def _products_on_device(self, device: Accelerator, public: Residues) -> Residues:
+        if not self._placed:
+            self._placed = [device.place(part) for part in self.parts()]
+        primes, total = self._system.primes, np.zeros(public.shape)
+        there = device.place(public)
+        for rows in self._placed:
+            total += device.fetch(device.inner(rows, device.matmul(rows, there, primes), primes))
+        return total

@@ -1,28 +1,49 @@
-"""Shamir sharing over a residue system: computes with shares, sends no messages.
+"""Shamir sharing over a residue system: computing with shares, and dealing them; sends no messages.
 
 A sharing of degree ``d`` among nodes 1..n is a polynomial that has the secret at 0. The secret and ``d`` of the
 shares determine all other shares. So a dealer draws ``d`` shares from seeds, sends the seeds instead of these shares,
 and computes the other shares.
+
+The *word* of a residue x modulo p is x + (p - 1) / 2, a number from 0 to p - 1; words are what streams give and what
+is sent. Where the polynomials are lines, as with a threshold of 1, the shares of all seats follow from the word of
+the secret and the drawn word by additions, halvings and exact divisions of 32-bit integers. That takes half the
+memory of floats and no reduction, and gives the same shares (docs/theory/residues.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import NO_RESULT, ShareError
-from colonnade.mpc.residues import FEW, Residues, ResidueSystem, Scratch, centred, chunks, draw, filled, reduce, spread
+from colonnade.mpc.messages import PackedWords, pack, pack_words, quarter_length
+from colonnade.mpc.residues import (
+    CHUNK,
+    FEW,
+    Residues,
+    ResidueSystem,
+    ScratchRows,
+    broadcast_shape,
+    centred,
+    chunks,
+    constant_rows,
+    fill_uniform,
+    reduce,
+    uniform_words,
+    words_to_residues,
+)
 from colonnade.randomness import Stream
 
-Points = Sequence[int]
+PointNumbers = Sequence[int]
 Chunk = NDArray[np.float64]
 
 
 @cache
-def weights(prime: int, known: tuple[int, ...], at: int) -> list[int]:
+def lagrange_weights(prime: int, known: tuple[int, ...], at: int) -> list[int]:
     """Lagrange factors: the value at ``at`` is the sum of the values at ``known``, each times its factor."""
     result = []
     for i in known:
@@ -35,62 +56,64 @@ def weights(prime: int, known: tuple[int, ...], at: int) -> list[int]:
     return result
 
 
-def complete(
-    system: ResidueSystem, secret: Residues, drawn: Mapping[int, Stream], nodes: Points
+def complete_shares(
+    system: ResidueSystem, secret: Residues, drawn: Mapping[int, Stream], nodes: PointNumbers
 ) -> dict[int, Residues]:
     """The shares of ``nodes``, for the polynomial with ``secret`` at 0 and numbers from streams at ``drawn``."""
     streams = list(drawn.values())
     if secret.size <= FEW:
         known = [secret, *(system.uniform(secret.shape[1:], stream) for stream in streams)]
-        return {node: combine(system, known, (0, *drawn), node) for node in nodes}
+        return {node: evaluate_at(system, known, (0, *drawn), node) for node in nodes}
     shares = {node: np.empty(secret.shape) for node in nodes}
-    scratch = Scratch(len(streams) + 1)
+    scratch = ScratchRows(len(streams) + 1)
     for index, prime in enumerate(system.primes):
-        factors = {node: weights(prime, (0, *drawn), node) for node in nodes}
+        factors = {node: lagrange_weights(prime, (0, *drawn), node) for node in nodes}
         targets = [chunks(share[index]) for share in shares.values()]
         for known, *parts in zip(chunks(secret[index]), *targets, strict=True):
             *values, spare = scratch.of(known.size)
             for value, stream in zip(values, streams, strict=True):
-                draw(prime, value, stream)  # chunk by chunk, as the receiving seat draws too: a chunk fits in the cache
+                fill_uniform(
+                    prime, value, stream
+                )  # chunk by chunk, as the receiving seat draws too: a chunk fits in the cache
             for node, part in zip(nodes, parts, strict=True):
-                _combine(prime, [known, *values], factors[node], part, spare)
+                _weighted_sum(prime, [known, *values], factors[node], part, spare)
     return shares
 
 
 @lru_cache(maxsize=256)
-def _factors(
+def _weight_arrays(
     system: ResidueSystem, points: tuple[int, ...], at: int, shape: tuple[int, ...], digits: bool
 ) -> list[Residues]:
     """For each point, its weights modulo all primes, as one array of this shape."""
-    rows = [_weights(system, index, points, at, digits) for index in range(len(system.primes))]
-    return [filled(column, shape) for column in zip(*rows, strict=True)]
+    rows = [_point_weights(system, index, points, at, digits) for index in range(len(system.primes))]
+    return [constant_rows(column, shape) for column in zip(*rows, strict=True)]
 
 
-def _weights(system: ResidueSystem, index: int, points: tuple[int, ...], at: int, digits: bool) -> list[float]:
+def _point_weights(system: ResidueSystem, index: int, points: tuple[int, ...], at: int, digits: bool) -> list[float]:
     prime, factor = system.primes[index], system.to_digits[index] if digits else 1
-    return [float(centred(weight * factor, prime)) for weight in weights(prime, points, at)]
+    return [float(centred(weight * factor, prime)) for weight in lagrange_weights(prime, points, at)]
 
 
-def combine(
-    system: ResidueSystem, values: Sequence[Residues], points: Points, at: int, *, digits: bool = False
+def evaluate_at(
+    system: ResidueSystem, values: Sequence[Residues], points: PointNumbers, at: int, *, digits: bool = False
 ) -> Residues:
     """The value at ``at`` of the polynomial that has ``values`` at ``points``, as residues or as digits."""
     if values[0].size <= FEW:
-        rows = _factors(system, tuple(points), at, spread(values[0].shape), digits)
+        rows = _weight_arrays(system, tuple(points), at, broadcast_shape(values[0].shape), digits)
         total = values[0] * rows[0]
         for value, row in zip(values[1:], rows[1:], strict=True):
             total += value * row
         return system.reduce(total)
-    out, scratch = np.empty(values[0].shape), Scratch(1)
+    out, scratch = np.empty(values[0].shape), ScratchRows(1)
     for index, prime in enumerate(system.primes):
-        factors = _weights(system, index, tuple(points), at, digits)
+        factors = _point_weights(system, index, tuple(points), at, digits)
         parts = [chunks(value[index]) for value in values]
         for target, *sources in zip(chunks(out[index]), *parts, strict=True):
-            _combine(prime, sources, factors, target, *scratch.of(target.size))
+            _weighted_sum(prime, sources, factors, target, *scratch.of(target.size))
     return out
 
 
-def _combine(prime: int, sources: Sequence[Chunk], factors: Sequence[float], target: Chunk, spare: Chunk) -> None:
+def _weighted_sum(prime: int, sources: Sequence[Chunk], factors: Sequence[float], target: Chunk, spare: Chunk) -> None:
     np.multiply(sources[0], factors[0], out=target)
     for factor, source in zip(factors[1:], sources[1:], strict=True):
         np.multiply(source, factor, out=spare)
@@ -98,7 +121,7 @@ def _combine(prime: int, sources: Sequence[Chunk], factors: Sequence[float], tar
     reduce(target, prime, spare)
 
 
-def interpolate(
+def reconstruct(
     system: ResidueSystem, shares: Mapping[int, Residues], degree: int, *, digits: bool = False
 ) -> Residues:
     """The secret, as residues or as digits. All shares, also those beyond ``degree + 1``, must fit one polynomial."""
@@ -108,14 +131,126 @@ def interpolate(
     base, spare = points[: degree + 1], points[degree + 1 :]
     values = [shares[point] for point in base]
     for point in spare:
-        if not np.array_equal(combine(system, values, base, point), shares[point]):
-            raise differing([f"node {point}" for point in points])
-    return combine(system, values, base, 0, digits=digits)
+        if not np.array_equal(evaluate_at(system, values, base, point), shares[point]):
+            raise inconsistent_shares([f"node {point}" for point in points])
+    return evaluate_at(system, values, base, 0, digits=digits)
 
 
-def differing(seats: Sequence[str]) -> ShareError:
+def inconsistent_shares(seats: Sequence[str]) -> ShareError:
     """The error for shares that do not lie on one polynomial."""
     return ShareError(
         f"the shares of {', '.join(seats)} do not lie on one polynomial, as one of them computed or sent something "
         f"else: {NO_RESULT} [SH008]"
     )
+
+
+Numbers = NDArray[np.uint32]
+DealingFunction = Callable[
+    [ResidueSystem, Residues, Mapping[int, Stream], int | None, Sequence[int]],
+    tuple[Residues | None, dict[int, PackedWords]],
+]
+"""A way to deal: what :func:`deal_shares` takes and returns."""
+
+
+def deal_shares(
+    system: ResidueSystem, secret: Residues, drawn: Mapping[int, Stream], own: int | None, others: Sequence[int]
+) -> tuple[Residues | None, dict[int, PackedWords]]:
+    """The share at the dealer's own point, if it has one, and what the seats at ``others`` are sent, by their points.
+
+    The polynomials have ``secret`` at 0 and numbers from streams at ``drawn``.
+    """
+    if len(drawn) == 1 and secret.size > FEW:
+        [(point, stream)] = drawn.items()
+        return _LineDealing(system, secret, point, stream, own, others).deal()
+    shares = complete_shares(system, secret, drawn, [*others, *([] if own is None else [own])])
+    return None if own is None else shares[own], {node: pack(shares[node], system) for node in others}
+
+
+class _LineDealing:
+    """Polynomials of degree 1, one for each number, dealt a chunk at a time."""
+
+    def __init__(
+        self,
+        system: ResidueSystem,
+        secret: Residues,
+        point: int,
+        stream: Stream,
+        own: int | None,
+        others: Sequence[int],
+    ) -> None:
+        self.system, self.secret, self.point, self.stream, self.own = system, secret, point, stream, own
+        self.count = prod(secret.shape[1:])
+        self.last = max([*others, *([] if own is None else [own])])
+        self.mine = None if own is None else np.empty((len(system.primes), self.count))
+        self.rows = {node: np.zeros(4 * quarter_length(self.count), dtype=np.uint32) for node in others}
+        """The words that each other seat gets, modulo one prime."""
+        self.scratch = np.empty((4, CHUNK), dtype=np.uint32)
+
+    def deal(self) -> tuple[Residues | None, dict[int, PackedWords]]:
+        """The dealer's own share, and what the others are sent."""
+        primes = self.system.primes
+        sent = {node: np.empty((len(primes), 3 * quarter_length(self.count)), dtype=np.uint32) for node in self.rows}
+        for index, secret in enumerate(to_uint32_rows(self.secret)):
+            for start in range(0, self.count, CHUNK):
+                known = secret[start : start + CHUNK]
+                drawn = uniform_words(primes[index], known.size, self.stream)  # as the receiving seat draws them too
+                self._chunk(index, start, known, drawn)
+            for node, words in self.rows.items():
+                pack_words(words, sent[node][index])
+        return None if self.mine is None else self.mine.reshape(self.secret.shape), dict(sent)
+
+    def _chunk(self, index: int, start: int, known: Numbers, drawn: Numbers) -> None:
+        """The words of all shares of some numbers, modulo one prime, from node to node along the line."""
+        prime, size = np.uint32(self.system.primes[index]), known.size
+        secret, slope, mine, spare = (row[:size] for row in self.scratch)
+        np.add(known, prime >> 1, out=secret)
+        np.subtract(drawn, secret, out=slope)
+        np.add(slope, prime, out=spare)
+        np.minimum(slope, spare, out=slope)
+        _divide(slope, self.point, int(prime), spare)
+        at = secret
+        for node in range(1, self.last + 1):
+            if node == self.point:
+                at = drawn
+                continue
+            here = slice(start, start + size)
+            target = self.rows[node][here] if node in self.rows else mine
+            np.add(at, slope, out=target)
+            np.subtract(target, prime, out=spare)
+            at = np.minimum(target, spare, out=target)
+            if node == self.own and self.mine is not None:
+                words_to_residues(at, int(prime), self.mine[index, here], spare)
+
+
+def to_uint32_rows(secret: Residues) -> Iterator[Numbers]:
+    """For each prime the residues as integers, negative ones modulo 2^32."""
+    if secret.strides[0] == 0 and len(secret):  # small integers have the same residues modulo all primes
+        whole = _integers(secret[0])
+        yield from (whole for _ in secret)
+    else:
+        yield from map(_integers, secret)
+
+
+def _integers(values: Residues) -> Numbers:
+    return values.reshape(-1).astype(np.int32).view(np.uint32)
+
+
+def _divide(values: Numbers, divisor: int, prime: int, spare: Numbers) -> None:
+    """Divide numbers below an odd prime by a small integer modulo this prime, in place."""
+    while divisor % 2 == 0:
+        np.bitwise_and(values, np.uint32(1), out=spare)
+        np.multiply(spare, np.uint32(prime), out=spare)
+        values += spare  # an odd number plus the prime is even
+        values >>= np.uint32(1)
+        divisor //= 2
+    if divisor == 1:
+        return
+    # One of v, v + p, .. v + (divisor - 1) p is a multiple of the divisor. Times the divisor's inverse modulo 2^32, it
+    # gives the quotient, which is below p; any other gives at least 2^32 / divisor.
+    reciprocal = pow(divisor, -1, 2**32)
+    values *= np.uint32(reciprocal)
+    step = np.uint32(prime * reciprocal % 2**32)
+    np.copyto(spare, values)
+    for _ in range(divisor - 1):
+        spare += step
+        np.minimum(values, spare, out=values)

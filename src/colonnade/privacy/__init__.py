@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from colonnade.lazy import exports
+from colonnade.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from colonnade.privacy.accountant import delta as delta, epsilon as epsilon, profile as profile
     from colonnade.privacy.calibrate import least_noise as least_noise
     from colonnade.privacy.events import Event as Event, view as view, views as views
-    from colonnade.privacy.ledger import Entry as Entry, Ledger as Ledger
+    from colonnade.privacy.ledger import Ledger as Ledger, LedgerEntry as LedgerEntry
     from colonnade.privacy.observers import (
         Adjacency as Adjacency,
         Budget as Budget,
@@ -22,23 +22,22 @@ if TYPE_CHECKING:
         NonPrivate as NonPrivate,
         PoissonSampled as PoissonSampled,
         PostProcessing as PostProcessing,
-        Repeated as Repeated,
+        RepeatedRelease as RepeatedRelease,
         SkellamRelease as SkellamRelease,
         View as View,
     )
     from colonnade.privacy.sensitivity import Sensitivity as Sensitivity
     from colonnade.privacy.statement import Statement as Statement
 
-__all__, __getattr__, __dir__ = exports(
+__all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "accountant": "delta epsilon profile",
         "calibrate": "least_noise",
         "events": "Event view views",
-        "ledger": "Entry Ledger",
+        "ledger": "LedgerEntry Ledger",
         "observers": "Adjacency Budget Observer Trust parse_budgets",
-        "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease NonPrivate "
-        "PoissonSampled PostProcessing Repeated SkellamRelease View",
+        "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease NonPrivate PoissonSampled PostProcessing RepeatedRelease SkellamRelease View",
         "sensitivity": "Sensitivity",
         "statement": "Statement",
     },

@@ -26,15 +26,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.additive import kinds
+from colonnade.privacy.accounting.gaussian import HAIR
+from colonnade.privacy.accounting.gaussian_transfer import (
+    EXACTLY_GAUSSIAN,
+    GaussianCloseness,
+    GaussianMixture,
+    RenyiMixture,
+    closeness,
+    gaussian_square,
+)
+from colonnade.privacy.accounting.loss_distributions import LossDistribution, RoundGroup, group_rounds
+from colonnade.privacy.accounting.renyi import RenyiProfile
+from colonnade.privacy.noise_laws import laws_by_event_kind
 from colonnade.privacy.observers import Adjacency, check_delta
 from colonnade.privacy.releases import NOTHING, PURE, NonPrivate, View
-from colonnade.privacy.routes.coins import GaussianMixture, RenyiMixture
-from colonnade.privacy.routes.gaussian import HAIR
-from colonnade.privacy.routes.losses import LossDistribution
-from colonnade.privacy.routes.renyi import Renyi
-from colonnade.privacy.routes.rounds import Rounds, rounds_of
-from colonnade.privacy.routes.transfer import EXACT, Closeness, closeness, gaussian_square
 
 Array = NDArray[np.float64]
 
@@ -44,7 +49,7 @@ _NOTHING_TO_WIN = 1e-9
 
 
 @dataclass(frozen=True)
-class Bound:
+class ProvenBound:
     """A proven figure: its route, the theorem of that route, and the reason where it is infinite."""
 
     epsilon: float
@@ -56,7 +61,7 @@ class Bound:
     """No epsilon above this can be certified for such noise at this delta; see :func:`ceiling`."""
 
 
-class Profile(Protocol):
+class PrivacyProfile(Protocol):
     """A curve of epsilon against delta."""
 
     def epsilon(self, delta: float) -> float:
@@ -69,41 +74,43 @@ class Profile(Protocol):
 
 
 @dataclass(frozen=True)
-class Route:
+class AccountingRoute:
     """One proven way to account for the views, with the theorem that it uses."""
 
     name: str
     theorem: str
-    profile: Profile
+    profile: PrivacyProfile
     quick: bool = True
 
 
 # --- the routes
 
 
-def routes(views: Sequence[View]) -> Iterator[Route]:
+def routes(views: Sequence[View]) -> Iterator[AccountingRoute]:
     """Every route that holds for these views, which must all be of one observer and one relation."""
     seen = [view for view in views if not view.empty]
     if any(view.secret_batch for view in seen):
         if seen[0].adjacency is Adjacency.ADD_REMOVE:
             yield from _direct(seen)
         else:
-            for route in _direct([single(view) for view in seen]):
+            for route in _direct([add_remove_view(view) for view in seen]):
                 theorem = f"{route.theorem}, replacing-and-groups"
-                yield Route(f"{route.name}, twice", theorem, Twice(route.profile), route.quick)
+                yield AccountingRoute(f"{route.name}, twice", theorem, DoubledProfile(route.profile), route.quick)
         # Whoever knows the coins knows more, so what holds against them holds against this observer.
         seen = [replace(view, coins_known=True) for view in seen]
     yield from _direct(seen)
 
 
-def _direct(views: Sequence[View]) -> Iterator[Route]:
+def _direct(views: Sequence[View]) -> Iterator[AccountingRoute]:
     pure = [view for view in views if view.kind == PURE and view.rate == 1]
     noisy = [view for view in views if view.kind != PURE]
     sampler, lost = _sampler_distance(views), _lost(views)
     secret = any(view.secret_batch for view in views)
     if all(view.kind == PURE for view in views):  # being in fewer batches only costs less
         added = math.fsum(view.pure * view.times for view in views)
-        yield Route("pure", "pure-epsilon", Shifted(Pure(added), 0.0, sampler=sampler, lost=lost))
+        yield AccountingRoute(
+            "pure", "pure-epsilon", ShiftedProfile(PureProfile(added), 0.0, sampler=sampler, lost=lost)
+        )
     yield from _renyi(views, sampler, lost, secret)
     near = closeness(noisy)
     if not near or any(view.kind == PURE and view.rate < 1 for view in views):
@@ -114,42 +121,46 @@ def _direct(views: Sequence[View]) -> Iterator[Route]:
         coins = any(rate < 1 for _, _, rate in squares)
         name = "gaussian transfer" + (", averaged over known coins" if coins else "")
         theorem = "gaussian-transfer" + (", known-coins" if coins else "") + (", pure-epsilon" if pure else "")
-        yield Route(name, theorem, Shifted(GaussianMixture(squares), added, near, sampler, lost))
+        yield AccountingRoute(name, theorem, ShiftedProfile(GaussianMixture(squares), added, near, sampler, lost))
     if secret or len(pure) > 1 or sum(view.times for view in pure) > 1 or (pure and noisy):
         rounds = list(_rounds(views))
         theorem = "gaussian-transfer, privacy-loss-distributions" if noisy else "privacy-loss-distributions"
-        profile = Shifted(LossDistribution(rounds), 0.0, near, sampler, lost)
-        yield Route(LossDistribution.name, theorem, profile, quick=False)
+        profile = ShiftedProfile(LossDistribution(rounds), 0.0, near, sampler, lost)
+        yield AccountingRoute(LossDistribution.name, theorem, profile, quick=False)
 
 
-def _renyi(views: Sequence[View], sampler: float, lost: float, secret: bool) -> Iterator[Route]:
+def _renyi(views: Sequence[View], sampler: float, lost: float, secret: bool) -> Iterator[AccountingRoute]:
     there = {view.kind for view in views}
-    cited = list(dict.fromkeys(law.renyi_theorem for kind, law in kinds().items() if kind in there))
+    cited = list(dict.fromkeys(law.renyi_theorem for kind, law in laws_by_event_kind().items() if kind in there))
     cited += ["pure-epsilon"] if PURE in there else []
     cited += ["poisson-sampling"] if secret else []
     known = [view for view in views if view.rate < 1 and view.coins_known]
     cited += ["known-coins"] if known else []
-    yield Route(Renyi.name, ", ".join(cited), Shifted(Renyi(views), 0.0, sampler=sampler, lost=lost))
+    yield AccountingRoute(
+        RenyiProfile.name, ", ".join(cited), ShiftedProfile(RenyiProfile(views), 0.0, sampler=sampler, lost=lost)
+    )
     if len(known) == 1 and not secret:
         others = [view for view in views if view is not known[0]]
         mixed = RenyiMixture(known[0], others)
-        yield Route(RenyiMixture.name, ", ".join(cited), Shifted(mixed, 0.0, sampler=sampler, lost=lost))
+        yield AccountingRoute(
+            RenyiMixture.name, ", ".join(cited), ShiftedProfile(mixed, 0.0, sampler=sampler, lost=lost)
+        )
 
 
-def _rounds(views: Sequence[View]) -> Iterator[Rounds]:
+def _rounds(views: Sequence[View]) -> Iterator[RoundGroup]:
     """The rounds of all views: Gaussian releases over all people count as one round, others by their kind."""
     full = math.fsum(gaussian_square(view) * view.times for view in views if view.kind != PURE and view.rate == 1)
-    parts = [Rounds(1, mu=math.sqrt(full) * (1 + HAIR))] if full else []
+    parts = [RoundGroup(1, mu=math.sqrt(full) * (1 + HAIR))] if full else []
     for view in views:
         if view.kind == PURE:
-            parts.append(Rounds(view.times, pure=view.pure))
+            parts.append(RoundGroup(view.times, pure=view.pure))
         elif view.rate < 1:
             mu = math.sqrt(gaussian_square(view)) * (1 + HAIR)
-            parts.append(Rounds(view.times, mu, rate=float(view.rate), known=view.coins_known))
-    yield from rounds_of(parts)
+            parts.append(RoundGroup(view.times, mu, rate=float(view.rate), known=view.coins_known))
+    yield from group_rounds(parts)
 
 
-def single(view: View) -> View:
+def add_remove_view(view: View) -> View:
     """The same view when a person is added or removed instead of replaced."""
     return replace(
         view,
@@ -164,7 +175,7 @@ def single(view: View) -> View:
 
 
 @dataclass(frozen=True)
-class Pure:
+class PureProfile:
     """The profile of binary randomised response of epsilon ``total``, which no pure mechanism exceeds."""
 
     total: float
@@ -181,7 +192,7 @@ class Pure:
 
 
 @dataclass(frozen=True)
-class Shifted:
+class ShiftedProfile:
     """A profile plus a pure epsilon, corrected by Theorem T and by the sampler's distance from its law.
 
     If each law changes by a distance t, then P(E) <= e^eps Q(E) + delta + t (1 + e^eps). Theorem T adds
@@ -189,9 +200,9 @@ class Shifted:
     delta as it is.
     """
 
-    inner: Profile
+    inner: PrivacyProfile
     pure: float
-    near: tuple[Closeness, ...] = EXACT
+    near: tuple[GaussianCloseness, ...] = EXACTLY_GAUSSIAN
     sampler: float = 0.0
     lost: float = 0.0
 
@@ -210,7 +221,7 @@ class Shifted:
         top = math.exp(min(float(np.max(epsilons, initial=0.0)), _LARGEST_EXPONENT))
         return self._deltas(epsilons, min(self.near, key=lambda near: near.close + near.outside * top))
 
-    def _epsilon(self, delta: float, near: Closeness) -> float:
+    def _epsilon(self, delta: float, near: GaussianCloseness) -> float:
         close, outside = near.close, near.outside
 
         def solve(left: float) -> float:
@@ -219,7 +230,7 @@ class Shifted:
         plain, grown = self.sampler + self.lost + outside, self.sampler + outside * math.exp(-close)
         return _least(solve, lambda guess: delta - plain - grown * math.exp(min(guess, _LARGEST_EXPONENT)))
 
-    def _deltas(self, epsilons: Array, near: Closeness) -> Array:
+    def _deltas(self, epsilons: Array, near: GaussianCloseness) -> Array:
         rest = epsilons - 2 * near.close - self.pure * (1 + HAIR)
         spill = near.outside * (1 + np.exp(np.minimum(epsilons - near.close, _LARGEST_EXPONENT)))
         moved = self.sampler * (1 + np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)))
@@ -229,10 +240,10 @@ class Shifted:
 
 
 @dataclass(frozen=True)
-class Twice:
+class DoubledProfile:
     """Replacing one person by removing it and adding another: delta_R(2 eps) <= (1 + e^eps) delta(eps)."""
 
-    inner: Profile
+    inner: PrivacyProfile
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon at ``delta``."""
@@ -277,7 +288,7 @@ def _lost(views: Sequence[View]) -> float:
 # --- the answers
 
 
-def epsilon(views: Sequence[View], delta: float, *, quick: bool = False) -> Bound:
+def epsilon(views: Sequence[View], delta: float, *, quick: bool = False) -> ProvenBound:
     """What all of one observer's views cost together, by the route that proves the smallest epsilon.
 
     ``quick`` leaves out the routes that take more than a few milliseconds; the figure is then larger.
@@ -287,17 +298,19 @@ def epsilon(views: Sequence[View], delta: float, *, quick: bool = False) -> Boun
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(views: tuple[View, ...], delta: float, quick: bool) -> Bound:
+def _epsilon(views: tuple[View, ...], delta: float, quick: bool) -> ProvenBound:
     refused = _refusal(views)
     if refused is not None:
-        return Bound(math.inf, delta, "none", "", refused)
+        return ProvenBound(math.inf, delta, "none", "", refused)
     if all(view.empty for view in views):
-        return Bound(0.0, delta, "nothing depends on the data", "")
+        return ProvenBound(0.0, delta, "nothing depends on the data", "")
     best = None if quick else _epsilon(views, delta, True)
     for route in routes(views):
         if route.quick != quick or (best is not None and quick and not _improves(route, best)):
             continue
-        found = Bound(route.profile.epsilon(delta), delta, route.name, route.theorem, ceiling=ceiling(views, delta))
+        found = ProvenBound(
+            route.profile.epsilon(delta), delta, route.name, route.theorem, ceiling=ceiling(views, delta)
+        )
         best = found if best is None or found.epsilon < best.epsilon else best
     if best is None or math.isinf(best.epsilon):
         reason = _above_ceiling(views, delta)
@@ -306,7 +319,7 @@ def _epsilon(views: tuple[View, ...], delta: float, quick: bool) -> Bound:
                 f"{lost:.2g} of delta is lost to masks and full batches in all rounds together, whatever the noise: "
                 "fewer rounds or components, or a larger delta"
             )
-        return Bound(math.inf, delta, "none", "", reason, ceiling(views, delta))
+        return ProvenBound(math.inf, delta, "none", "", reason, ceiling(views, delta))
     return best
 
 
@@ -332,7 +345,7 @@ def _above_ceiling(views: tuple[View, ...], delta: float) -> str:
     )
 
 
-def _improves(route: Route, best: Bound) -> bool:
+def _improves(route: AccountingRoute, best: ProvenBound) -> bool:
     """Whether a route proves a smaller epsilon; one delta shows it, and is much faster to compute than an epsilon."""
     return math.isinf(best.epsilon) or bool(route.profile.deltas(np.array([best.epsilon]))[0] <= best.delta)
 
@@ -365,7 +378,7 @@ def _refusal(views: Sequence[View]) -> str | None:
     for seen in views:
         if not isinstance(seen, View):
             raise PrivacyError(f"the accountant reads views, not {type(seen).__name__} [PR015]")
-        if seen.kind not in (*_KNOWN, *kinds()):
+        if seen.kind not in (*_KNOWN, *laws_by_event_kind()):
             raise PrivacyError(f"unknown mechanism {seen.kind!r}: its cost cannot be accounted for [PR016]")
     if len({seen.adjacency for seen in views}) > 1:
         raise PrivacyError("views under different neighbouring relations cannot be added up [PR017]")

@@ -15,18 +15,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from colonnade.errors import PrivacyError
-from colonnade.lazy import Later
-from colonnade.privacy.events import Event, alike, views
+from colonnade.lazy import LazyModule
+from colonnade.privacy.events import Event, exchange_key, views
 from colonnade.privacy.observers import Budget, Observer, Trust
 from colonnade.privacy.releases import View
-from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.sensitivity.exact import checked_whole
+from colonnade.privacy.statement import format_rounded_up
 
 if TYPE_CHECKING:
-    from colonnade.privacy import accountant as accountant
-    from colonnade.privacy.accountant import Bound
+    from colonnade.privacy import accountant
+    from colonnade.privacy.accountant import ProvenBound
 else:  # imported by the first calibration, not by those who only plan one
-    accountant = Later("colonnade.privacy.accountant")
+    accountant = LazyModule("colonnade.privacy.accountant")
 
 Made = Event | Sequence[Event]
 Make = Callable[[int], Made]
@@ -42,7 +42,7 @@ _PATIENCE = 8  # after this many guesses the interval is halved, whatever the cu
 MOST = 1 << 40
 
 
-class Revealing(Protocol):
+class HasEvents(Protocol):
     """Anything that says what it would reveal."""
 
     @property
@@ -50,7 +50,7 @@ class Revealing(Protocol):
         """Everything that is revealed."""
 
 
-Task = TypeVar("Task", bound=Revealing)
+Task = TypeVar("Task", bound=HasEvents)
 
 _LARGE = 10.0
 """Budgets up to this are far from what can be certified."""
@@ -58,15 +58,15 @@ _NEARLY_ALL = 0.95
 
 
 @dataclass(frozen=True)
-class Binding:
-    """One observer, its budget and what it learns; :func:`binding` finds the one that uses most of its budget."""
+class BindingBudget:
+    """One observer, its budget and what it learns; :func:`binding_budget` finds the one that uses most of its budget."""
 
     observer: Observer
     budget: Budget
-    bound: Bound
+    bound: ProvenBound
 
     @property
-    def kept(self) -> bool:
+    def is_kept(self) -> bool:
         """Whether the budget is kept."""
         return self.bound.epsilon <= self.budget.epsilon
 
@@ -77,7 +77,7 @@ class Binding:
         return math.log(found) if found > 0 else -math.inf
 
     @property
-    def limited(self) -> str:
+    def certification_limit(self) -> str:
         """A sentence if more is allowed than can be certified, so that there is more noise than the budget asks for."""
         if self.budget.epsilon <= self.bound.ceiling or math.isinf(self.bound.epsilon):
             return ""
@@ -86,33 +86,42 @@ class Binding:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite epsilon is ``null``."""
         learned = None if math.isinf(self.bound.epsilon) else self.bound.epsilon
-        return {"observer": self.observer.label, "epsilon": learned, "allowed": self.budget.epsilon, "kept": self.kept}
+        return {
+            "observer": self.observer.label,
+            "epsilon": learned,
+            "allowed": self.budget.epsilon,
+            "kept": self.is_kept,
+        }
 
     def __str__(self) -> str:
-        detail = f" ({self.bound.reason or self.limited})" if self.bound.reason or self.limited else ""
-        learned = rounded_up(self.bound.epsilon)
+        detail = (
+            f" ({self.bound.reason or self.certification_limit})"
+            if self.bound.reason or self.certification_limit
+            else ""
+        )
+        learned = format_rounded_up(self.bound.epsilon)
         return f"{self.observer} learns epsilon {learned} of {self.budget.epsilon:g} allowed{detail}"
 
 
-def unspent(made: Made, trust: Trust, budgets: Sequence[Budget]) -> str:
+def describe_unspent(made: Made, trust: Trust, budgets: Sequence[Budget]) -> str:
     """A sentence if the deciding budget is large and far from spent: so little noise cannot be certified, or drawn."""
     if all(budget.epsilon <= _LARGE for budget in budgets):
         return ""
-    found = binding(made, trust, budgets)
+    found = binding_budget(made, trust, budgets)
     spent = 0 < found.bound.epsilon < _NEARLY_ALL * found.budget.epsilon
     return f"{found}: there is more noise than this budget asks for" if spent else ""
 
 
-def binding(made: Made, trust: Trust, budgets: Sequence[Budget], *, quick: bool = False) -> Binding:
+def binding_budget(made: Made, trust: Trust, budgets: Sequence[Budget], *, quick: bool = False) -> BindingBudget:
     """The observer that decides: no other uses a larger part of its budget."""
     rough = [
-        (Binding(observer, budget, accountant.epsilon(seen, budget.delta, quick=True)), seen)
+        (BindingBudget(observer, budget, accountant.epsilon(seen, budget.delta, quick=True)), seen)
         for observer, budget, seen in _checks(made, trust, budgets)
     ]
     rough.sort(key=lambda pair: -pair[0].excess)
     if quick:
         return rough[0][0]
-    worst: Binding | None = None
+    worst: BindingBudget | None = None
     for each, seen in rough:
         if worst is not None and each.excess <= worst.excess:
             break  # the slow routes never give a larger figure
@@ -143,12 +152,12 @@ def least_noise(make_event: Make, trust: Trust, budgets: Sequence[Budget], *, ow
     return search.edge(1, most, _QUICK_BITS, _SLOW_BITS) * owners
 
 
-def with_least_noise(make: Callable[[int], Task], trust: Trust, budgets: Sequence[Budget], *, owners: int) -> Task:
+def add_least_noise(make: Callable[[int], Task], trust: Trust, budgets: Sequence[Budget], *, owners: int) -> Task:
     """What ``make`` gives for the least total noise, a multiple of ``owners``, whose events keep every budget."""
     return make(least_noise(lambda noise: make(noise).events, trust, budgets, owners=owners))
 
 
-def most(
+def largest_number(
     make_events: Make,
     trust: Trust,
     budgets: Sequence[Budget],
@@ -171,7 +180,7 @@ def most(
     return at_most
 
 
-def least(
+def smallest_number(
     make_events: Make,
     trust: Trust,
     budgets: Sequence[Budget],
@@ -198,11 +207,11 @@ class _Search:
             raise PrivacyError("no budget is given: without one there is nothing to keep to [PR023]")
         self.make, self.trust, self.budgets = make, trust, budgets
 
-    def worst(self, number: int, quick: bool = False) -> Binding:
-        return binding(self.make(number), self.trust, self.budgets, quick=quick)
+    def worst(self, number: int, quick: bool = False) -> BindingBudget:
+        return binding_budget(self.make(number), self.trust, self.budgets, quick=quick)
 
     def holds(self, number: int) -> bool:
-        return self.worst(number, quick=True).kept or self.worst(number).kept
+        return self.worst(number, quick=True).is_kept or self.worst(number).is_kept
 
     def refuse_hopeless(self, number: int) -> None:
         for observer, _, seen in _checks(self.make(number), self.trust, self.budgets):
@@ -216,7 +225,7 @@ class _Search:
         routes, one observer at a time.
         """
         far, near = (bad, math.nan), (good, math.nan)
-        if self.worst(good, quick=True).kept:
+        if self.worst(good, quick=True).is_kept:
             far, near = _narrow(self._quickly, far, near, _COARSE_BITS)
             if not (self._slow(near[0]) or self._slow(far[0])):
                 return _narrow(self._quickly, far, near, quick_bits)[1][0]
@@ -224,19 +233,19 @@ class _Search:
         far, near = _reach(self._excess_of(worst), (start, worst.excess), bad, slow_bits)
         while True:
             found = _narrow(self._excess_of(worst), far, near, slow_bits)[1][0]
-            if (worst := self.worst(found)).kept:
+            if (worst := self.worst(found)).is_kept:
                 return found
             far, near = (found, worst.excess), (start, self._excess_of(worst)(start))
 
     def _quickly(self, number: int) -> float:
         return self.worst(number, quick=True).excess
 
-    def _excess_of(self, one: Binding) -> Excess:
+    def _excess_of(self, one: BindingBudget) -> Excess:
         """The excess of this observer alone, as a function of the number."""
 
         def excess(number: int) -> float:
             seen = views(_events(self.make(number)), one.observer, self.trust)
-            return Binding(one.observer, one.budget, accountant.epsilon(seen, one.budget.delta)).excess
+            return BindingBudget(one.observer, one.budget, accountant.epsilon(seen, one.budget.delta)).excess
 
         return excess
 
@@ -319,7 +328,7 @@ def _events(made: Made) -> list[Event]:
 def _checks(made: Made, trust: Trust, budgets: Sequence[Budget]) -> Iterator[tuple[Observer, Budget, tuple[View, ...]]]:
     """Every observer to which a budget applies, once for each different view."""
     events = _events(made)
-    same = alike((event, trust) for event in events)
+    same = exchange_key((event, trust) for event in events)
     found = set()
     for budget in budgets:
         for observer in budget.observers(trust, same):

@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
-from colonnade.privacy.additive import kinds, law_of
+from colonnade.privacy.noise_laws import law_of_event, laws_by_event_kind
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Alike, Observer, Trust
 from colonnade.privacy.releases import (
     NOTHING,
@@ -22,13 +22,13 @@ from colonnade.privacy.releases import (
     PoissonSampled,
     PostProcessing,
     RandomisedResponse,
-    Repeated,
+    RepeatedRelease,
     View,
 )
 
-Event = AdditiveRelease | RandomisedResponse | PoissonSampled | Repeated | PostProcessing | NonPrivate
+Event = AdditiveRelease | RandomisedResponse | PoissonSampled | RepeatedRelease | PostProcessing | NonPrivate
 _KINDS: dict[str, Any] = {
-    each.kind: each for each in (RandomisedResponse, PoissonSampled, Repeated, PostProcessing, NonPrivate)
+    each.kind: each for each in (RandomisedResponse, PoissonSampled, RepeatedRelease, PostProcessing, NonPrivate)
 }
 _NEW_IN_2 = frozenset({"audience", "about", "others"})
 _EXACT = re.compile(r"-?[0-9]{1,1000}(/[0-9]{1,1000})?")
@@ -58,26 +58,26 @@ def from_dict(value: Mapping[str, Any]) -> Event:
         found: Event = make(**{label: _READERS[label](value[label]) for label in needed})
         return found
     except PrivacyError as error:
-        raise PrivacyError(reading.short(str(error))) from None
+        raise PrivacyError(reading.shorten(str(error))) from None
     except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed [PR030]") from error
 
 
 def kinds_of_events() -> dict[str, Any]:
     """The class of every kind of event, with those of the laws of noise."""
-    return {kind: law.made for kind, law in kinds().items()} | _KINDS
+    return {kind: law.event_type for kind, law in laws_by_event_kind().items()} | _KINDS
 
 
 def from_json(text: str) -> Event:
     """Read what an event's ``to_json`` wrote."""
     try:
-        return from_dict(reading.json_of(text))
-    except reading.Malformed as error:
+        return from_dict(reading.parse_json(text))
+    except reading.MalformedFile as error:
         raise PrivacyError(f"a privacy event is not valid JSON: {error} [PR031]") from None
 
 
 def _said(value: Any) -> str:
-    return reading.short(repr(value), 80)
+    return reading.shorten(repr(value), 80)
 
 
 def _typed(value: Any, kinds: type | UnionType) -> Any:
@@ -149,7 +149,7 @@ def view(
 
 
 def _view(event: Event, observer: Observer, adjacency: Adjacency, owners: Sequence[str], missing: int) -> View:
-    if isinstance(event, Repeated):
+    if isinstance(event, RepeatedRelease):
         once = _view(event.event, observer, adjacency, owners, missing)
         return replace(once, times=once.times * event.times)
     if isinstance(event, PoissonSampled):
@@ -219,7 +219,7 @@ def _noisy(
         unproven=event.unproven,
     )
     known = str(observer) if len(unknown) == len(drawn) else ""
-    return law_of(event.kind).seen(event, seen, known)
+    return law_of_event(event.kind).resolve_view(event, seen, known)
 
 
 def views(events: Iterable[Event], observer: Observer, trust: Trust, missing: int | None = None) -> tuple[View, ...]:
@@ -241,19 +241,19 @@ def check_sources(events: Iterable[Event]) -> None:
                 )
 
 
-def innermost(event: Event) -> Event:
+def unwrap(event: Event) -> Event:
     """What is released once, without its repetitions and batches."""
-    while isinstance(event, Repeated | PoissonSampled):
+    while isinstance(event, RepeatedRelease | PoissonSampled):
         event = event.event
     return event
 
 
 def audience_of(event: Event) -> tuple[str, ...]:
     """The names of those who receive an event, also if it is repeated; empty if it is published."""
-    return getattr(innermost(event), "audience", ())
+    return getattr(unwrap(event), "audience", ())
 
 
-def alike(history: Iterable[tuple[Event, Trust]]) -> Alike:
+def exchange_key(history: Iterable[tuple[Event, Trust]]) -> Alike:
     """A function that gives each owner a key; owners of equal key have equal seats, noise shares and knowledge."""
     marks: dict[str, list[tuple[Any, ...]]] = {}
     messages: dict[str, list[tuple[Any, ...]]] = {}
@@ -276,7 +276,7 @@ def _own_message(event: Event, trust: Trust) -> tuple[Any, ...] | None:
 
     If two owners send equal messages of this kind, exchanging the owners only exchanges the messages.
     """
-    once = event.event if isinstance(event, Repeated) else event
+    once = event.event if isinstance(event, RepeatedRelease) else event
     if isinstance(once, PoissonSampled | RandomisedResponse | PostProcessing | NonPrivate) or once.others:
         return None
     owners = tuple(name for name, _ in once.shares)
@@ -285,6 +285,6 @@ def _own_message(event: Event, trust: Trust) -> tuple[Any, ...] | None:
     if once.audience and {*once.audience, *owners} != set(trust.owners):
         return None
     rest = {field.name: getattr(once, field.name) for field in fields(once)}
-    told = (once.kind, once.noise, bool(rest.pop("audience")), event.times if isinstance(event, Repeated) else 1)
+    told = (once.kind, once.noise, bool(rest.pop("audience")), event.times if isinstance(event, RepeatedRelease) else 1)
     varied = {"name", "shares", "about"}
     return (*owners, trust, *told, *(value for label, value in sorted(rest.items()) if label not in varied))

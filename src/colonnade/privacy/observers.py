@@ -286,8 +286,8 @@ class Trust:
     def from_json(cls, text: str) -> Trust:
         """Read what :meth:`to_json` wrote."""
         try:
-            return cls.from_dict(reading.json_of(text))
-        except reading.Malformed as error:
+            return cls.from_dict(reading.parse_json(text))
+        except reading.MalformedFile as error:
             raise PrivacyError(f"the description of who is trusted cannot be read: {error} [PR059]") from None
 
 
@@ -369,7 +369,7 @@ def parse_budgets(epsilon: float | Mapping[str, float], delta: float, trust: Tru
     return budgets
 
 
-def unspoken(names: Sequence[str], budgets: Sequence[Budget], trust: Trust) -> tuple[str, ...]:
+def find_unbudgeted(names: Sequence[str], budgets: Sequence[Budget], trust: Trust) -> tuple[str, ...]:
     """Those of these participants of whom no budget speaks, neither alone nor together with others."""
 
     def spoken(one: str) -> bool:
@@ -379,7 +379,7 @@ def unspoken(names: Sequence[str], budgets: Sequence[Budget], trust: Trust) -> t
     return tuple(name for name in names if not spoken(name))
 
 
-def most_known(trust: Trust, budgets: Sequence[Budget]) -> int:
+def largest_known_noise(trust: Trust, budgets: Sequence[Budget]) -> int:
     """The most owners whose noise an observer with a budget may know, or that may be missing; one is always left."""
     groups = [observer.names for budget in budgets for observer in budget.observers(trust, lambda _: 0)]
     sizes = [len(set(names) - {COORDINATOR}) for names in groups]
@@ -391,7 +391,7 @@ def check_epsilon(epsilon: float) -> None:
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
         raise PrivacyError(f"epsilon must be a number, not {type(epsilon).__name__} [PR064]")
     if not 0 < epsilon <= sys.float_info.max:
-        raise PrivacyError(f"epsilon must be a positive finite number, not {reading.short(str(epsilon), 80)} [PR065]")
+        raise PrivacyError(f"epsilon must be a positive finite number, not {reading.shorten(str(epsilon), 80)} [PR065]")
 
 
 def check_delta(delta: float) -> None:

@@ -267,7 +267,7 @@ class PoissonSampled(_Around):
 
 
 @dataclass(frozen=True)
-class Repeated(_Around):
+class RepeatedRelease(_Around):
     """A release made ``times`` times with fresh noise on the same person.
 
     With fixed disjoint batches, ``times`` is the number of epochs, for any number of batches.

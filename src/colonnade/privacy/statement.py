@@ -6,25 +6,149 @@ relation is always named, and an observer against whom nothing protects has its 
 
 from __future__ import annotations
 
+import html
 import math
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
-from colonnade.lazy import Later
-from colonnade.privacy.events import Event, alike, from_dict, innermost, views
+from colonnade.lazy import LazyModule
+from colonnade.privacy.events import Event, exchange_key, from_dict, unwrap, views
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Inputs, Observer, Trust, check_delta
-from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated, View
-from colonnade.privacy.rows import MISSING, NO_GUARANTEE, PROVEN, PUBLISHED, Row, as_html, as_text
+from colonnade.privacy.releases import NonPrivate, PoissonSampled, RepeatedRelease, View
+
+PROVEN = "proven"
+PUBLISHED = "as published, not proven"
+NO_GUARANTEE = "no guarantee"
+MISSING = "missing-noise"
+_WIDTH = 108
+
+
+@dataclass(frozen=True)
+class StatementRow:
+    """What one observer can learn; ``others`` more observers are in exactly the same position.
+
+    With ``missing`` it is what holds if so many owners besides the observer draw no noise. Of the parties, that row has
+    the one that then learns most.
+    """
+
+    observer: Observer
+    adjacency: Adjacency
+    epsilon: float
+    delta: float
+    route: str
+    theorem: str
+    status: str
+    reason: str = ""
+    others: int = 0
+    missing: int | None = None
+
+    @property
+    def who(self) -> str:
+        """The observer as it is printed."""
+        if self.missing is not None and self.observer.rank > Observer.coordinator().rank:
+            return "any other party" if self.missing else "any party"
+        return self.observer.short + (f" and {self.others} alike" if self.others else "")
+
+    @property
+    def condition(self) -> str:
+        """Under what this row holds, beside what all rows assume; mostly empty."""
+        if not self.missing:
+            return "" if self.missing is None else "if every owner draws its noise"
+        return "if 1 owner draws no noise" if self.missing == 1 else f"if {self.missing} owners draw no noise"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinite epsilon is ``null``."""
+        content = {name: value for name, value in vars(self).items() if name != "missing" or value is not None}
+        learned = None if math.isinf(self.epsilon) else self.epsilon
+        return content | {
+            "observer": self.observer.label,
+            "adjacency": self.adjacency.value,
+            "epsilon": learned,
+        }
+
+
+def format_text(rows: Sequence[StatementRow], assumptions: Sequence[str]) -> str:
+    """Rows as a table, what they rest on, and what they assume."""
+    lines = []
+    heads = ("observer", "cannot tell", "epsilon", "delta", "status")
+    cells = [_cells(row) for row in rows]
+    wide = [max(len(line[k]) for line in [heads, *cells]) for k in range(5)]
+    wide[0] = min(wide[0], _WIDTH - sum(wide[1:]) - 8)
+    conditions = ["", *(row.condition for row in rows)]
+    for line, condition, before in zip([heads, *cells], conditions, ["", *conditions], strict=False):
+        lines += [condition] * (condition != before)
+        who = textwrap.shorten(line[0], wide[0], placeholder="...") if len(line[0]) > wide[0] else line[0]
+        texts = (
+            who.ljust(wide[0]),
+            line[1].ljust(wide[1]),
+            line[2].rjust(wide[2]),
+            line[3].rjust(wide[3]),
+        )
+        lines.append("  ".join((*texts, line[4])).rstrip())
+    lines.insert(1, "-" * max(len(line) for line in lines))
+    for text in _notes(rows):
+        lines.extend(textwrap.wrap(text, _WIDTH, subsequent_indent="  "))
+    lines.append("assumes")
+    for text in assumptions:
+        lines.extend(textwrap.wrap(f"- {text}", _WIDTH, subsequent_indent="  "))
+    return "\n".join(lines)
+
+
+def format_html(rows: Sequence[StatementRow], assumptions: Sequence[str]) -> str:
+    """The same for notebooks."""
+    heads = ("observer", "cannot tell", "epsilon", "delta", "status", "rests on")
+    texts = [(f"{row.who}, {row.condition}".removesuffix(", "), *_cells(row)[1:], _basis(row)) for row in rows]
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in texts)
+    head = "".join(f"<th>{text}</th>" for text in heads)
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in assumptions)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"{table}<p>assumes</p><ul>{items}</ul>"
+
+
+def format_rounded_up(epsilon: float, digits: int = 4) -> str:
+    """Epsilon as text, never below the number it stands for."""
+    if math.isinf(epsilon):
+        return "inf"
+    exact = Context(prec=400)  # enough for every float
+    return str(Decimal(epsilon).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING, context=exact))
+
+
+def _cells(row: StatementRow) -> tuple[str, str, str, str, str]:
+    return row.who, row.adjacency.value, format_rounded_up(row.epsilon), repr(float(row.delta)), row.status
+
+
+def _basis(row: StatementRow) -> str:
+    return row.reason or f"{row.theorem} ({row.route})"
+
+
+def _notes(rows: Sequence[StatementRow]) -> list[str]:
+    """Each reason and each basis once, with the observers it belongs to."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        if row.missing is not None:
+            if row.reason:
+                groups.setdefault(row.reason, []).append(f"{row.who} {row.condition}")
+            continue
+        text = f"rests on {row.theorem} ({row.route})" if row.theorem else row.route
+        text = _basis(row) if math.isinf(row.epsilon) else text
+        groups.setdefault(text, []).append(row.who)
+        if row.reason and not math.isinf(row.epsilon):
+            groups.setdefault(row.reason, []).append(row.who)
+    found = [f"{', '.join(who)}: {text}" for text, who in groups.items()]
+    return [*found, *([f"rows with an if: rest on {MISSING} as well"] if any(row.missing for row in rows) else [])]
+
 
 if TYPE_CHECKING:
     from colonnade.drawing.canvas import Picture
-    from colonnade.privacy import accountant as accountant
+    from colonnade.privacy import accountant
 else:  # imported by the first price, not by those who only name a statement
-    accountant = Later("colonnade.privacy.accountant")
+    accountant = LazyModule("colonnade.privacy.accountant")
 
 VERSION = 1
 UNMATCHED = "matching people between the parties is outside this statement"
@@ -69,7 +193,7 @@ class Statement:
     ``earlier`` is a statement as an earlier release wrote it, without rows about missing noise.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[StatementRow, ...]
     assumptions: tuple[str, ...]
     events: tuple[Event, ...]
     trust: Trust
@@ -94,14 +218,14 @@ class Statement:
         check_delta(delta)
         known = tuple(events)
         if len(trust.owners) <= _LISTED_OWNERS:
-            same = alike((event, trust) for event in known)
+            same = exchange_key((event, trust) for event in known)
             rows = tuple(_row(known, seen, trust, delta) for seen in trust.standard_observers(larger=same))
         else:
             rows = _grouped(known, trust, delta)
         return cls(rows, (*_assumptions(trust, known, clipped), *(also or (UNMATCHED,))), known, trust, delta)
 
     @cached_property
-    def missing_noise(self) -> tuple[Row, ...]:
+    def missing_noise(self) -> tuple[StatementRow, ...]:
         """What is left of the promise if owners draw no noise, for each number of them up to the threshold.
 
         Empty where no committee adds noise of several owners up.
@@ -142,9 +266,9 @@ class Statement:
         alone = [row for row in self.rows if len(row.observer.names) <= 1]
         return Picture([events_chart([(row, list(self._by_event(row.observer))) for row in alone])])
 
-    def _by_event(self, observer: Observer) -> Iterator[tuple[str, Row]]:
+    def _by_event(self, observer: Observer) -> Iterator[tuple[str, StatementRow]]:
         for event in self.events:
-            once = innermost(event)
+            once = unwrap(event)
             yield getattr(once, "name", once.kind), _row((event,), observer, self.trust, self.delta)
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +292,7 @@ class Statement:
         if not isinstance(value, Mapping):
             raise PrivacyError("a privacy statement must be a JSON object [PR103]")
         if value.get("version") != VERSION:
-            shown = reading.short(repr(value.get("version")), 80)
+            shown = reading.shorten(repr(value.get("version")), 80)
             raise PrivacyError(f"privacy statement of version {shown}; expected {VERSION} [PR104]")
         try:
             events = [from_dict(event) for event in value["events"]]
@@ -179,7 +303,7 @@ class Statement:
             known = _as_said_then(_assumptions(fresh.trust, events, CLIPPED), value["assumptions"])
             also = [text for text in value["assumptions"] if text not in known and text.isprintable()]
         except PrivacyError as error:
-            raise PrivacyError(reading.short(str(error))) from None
+            raise PrivacyError(reading.shorten(str(error))) from None
         except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise PrivacyError("a privacy statement is incomplete or malformed [PR105]") from error
         for row in (*fresh.rows, *fresh.missing_noise):
@@ -188,10 +312,10 @@ class Statement:
         return replace(fresh, assumptions=(*known, *(also or (UNMATCHED,))))
 
     def __str__(self) -> str:
-        return as_text((*self.rows, *self.missing_noise), self.assumptions)
+        return format_text((*self.rows, *self.missing_noise), self.assumptions)
 
     def _repr_html_(self) -> str:
-        return as_html((*self.rows, *self.missing_noise), self.assumptions)
+        return format_html((*self.rows, *self.missing_noise), self.assumptions)
 
 
 def _stated(epsilon: Any) -> float:
@@ -208,20 +332,20 @@ def _row(
     others: int = 0,
     *,
     missing: int | None = None,
-) -> Row:
+) -> StatementRow:
     seen = views(events, observer, trust, missing)
     broken = trust.broken(observer) or ""
-    row = row_of(observer, trust.adjacency(observer), seen, delta, broken=broken, others=others)
+    row = account_row(observer, trust.adjacency(observer), seen, delta, broken=broken, others=others)
     if row.theorem and (trust.missing if missing is None else missing):
         row = replace(row, theorem=f"{row.theorem}, {MISSING}")
     return replace(row, missing=missing)
 
 
-def _missing_noise(events: tuple[Event, ...], trust: Trust, delta: float) -> Iterator[Row]:
+def _missing_noise(events: tuple[Event, ...], trust: Trust, delta: float) -> Iterator[StatementRow]:
     """For each number of owners without noise: the analyst, the coordinator, and the party that learns most."""
-    if not any(getattr(innermost(event), "shares", ()) for event in events):
+    if not any(getattr(unwrap(event), "shares", ()) for event in events):
         return
-    alone = list(trust.coalitions(1, alike((event, trust) for event in events)))
+    alone = list(trust.coalitions(1, exchange_key((event, trust) for event in events)))
     alone.remove(Observer.coordinator())
     most = min(trust.threshold, len(trust.owners) - 1)
     for missing in range(0 if trust.missing else 1, most + 1):
@@ -229,22 +353,22 @@ def _missing_noise(events: tuple[Event, ...], trust: Trust, delta: float) -> Ite
             yield _row(events, seen, trust, delta, missing=missing)
         if missing == len(trust.owners) - 1:
             held = trust.adjacency(alone[0])
-            yield Row(alone[0], held, math.inf, delta, "none", "", NO_GUARANTEE, _NOBODY_LEFT, missing=missing)
+            yield StatementRow(alone[0], held, math.inf, delta, "none", "", NO_GUARANTEE, _NOBODY_LEFT, missing=missing)
         else:
             rows = (_row(events, seen, trust, delta, missing=missing) for seen in alone)
             yield max(rows, key=lambda row: row.epsilon)
 
 
-def row_of(
+def account_row(
     observer: Observer, adjacency: Adjacency, seen: Sequence[View], delta: float, *, broken: str = "", others: int = 0
-) -> Row:
+) -> StatementRow:
     """The row of an observer who sees this, which must all be under one relation."""
     bound = accountant.epsilon(seen, delta)
     reason = bound.reason or broken
     doubts = sorted({view.unproven for view in seen if view.unproven})
     status = NO_GUARANTEE if math.isinf(bound.epsilon) else PUBLISHED if doubts else PROVEN
     theorems = sorted({view.theorem for view in seen if view.theorem} | {bound.theorem} - {""})
-    return Row(
+    return StatementRow(
         observer=observer,
         adjacency=adjacency,
         epsilon=bound.epsilon,
@@ -257,9 +381,9 @@ def row_of(
     )
 
 
-def _grouped(events: tuple[Event, ...], trust: Trust, delta: float) -> tuple[Row, ...]:
+def _grouped(events: tuple[Event, ...], trust: Trust, delta: float) -> tuple[StatementRow, ...]:
     """One row for all observers in the same position, so that a thousand owners still make a short table."""
-    key = alike((event, trust) for event in events)
+    key = exchange_key((event, trust) for event in events)
     sizes: dict[object, int] = {}
     for name in trust.owners:
         mark = (name in trust.committee, key(name))
@@ -323,14 +447,14 @@ def _as_said_then(now: Sequence[str], stored: Sequence[str]) -> tuple[str, ...]:
 
 def _by_place(event: Event) -> bool:
     """Whether its theorem compares two tables row by row: numbers are told of each person, by the person's place."""
-    once = innermost(event)
+    once = unwrap(event)
     if isinstance(once, NonPrivate):
         return False
     return once.name.startswith("slopes of ") or getattr(once, "theorem", "") == _OF_EACH_PERSON
 
 
 def _about_batches(event: Event) -> Iterator[str]:
-    inner = event.event if isinstance(event, Repeated) else event
+    inner = event.event if isinstance(event, RepeatedRelease) else event
     if isinstance(inner, PoissonSampled):
         knowing = _few(inner.coins) or "nobody"
         yield (
@@ -338,7 +462,7 @@ def _about_batches(event: Event) -> Iterator[str]:
             f"table; who is in it, and how many, is known to {knowing} only: no message's size tells it, and what the "
             "time of a round may tell is not counted"
         )
-    elif isinstance(event, Repeated) and not _by_place(event):
+    elif isinstance(event, RepeatedRelease) and not _by_place(event):
         yield (
             "batches are fixed, public and disjoint, and nobody moves to another one when a person leaves; or every "
             "round uses everybody"

@@ -6,7 +6,7 @@ owners are uniform. So whoever told different things to different owners learns 
 cannot make the sum come out: everybody commits to its share before it sees another's
 (``docs/theory/active-messages.md``).
 
-Numbers that all of some participants have seen anyway are compared more simply, by :func:`told_alike`.
+Numbers that all of some participants have seen anyway are compared more simply, by :func:`compare_digests`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from colonnade.errors import DisagreementError, ProtocolError
-from colonnade.protocols import vocabulary
+from colonnade.message_schema import receive_message
+from colonnade.protocols import session_messages
 from colonnade.protocols.roles import Role
 from colonnade.randomness import new_key
-from colonnade.received import received
 
 _PURPOSE = b"owners compare"  # keys may serve for other hashes too
-_SHARE_BYTES = vocabulary.SHARE_BYTES
+_SHARE_BYTES = session_messages.SHARE_BYTES
 
 
 @dataclass(frozen=True)
-class Circle:
+class PairwiseKeys:
     """All owners, those of them that talk to everybody and judge, and the keys that this owner shares with others."""
 
     owners: tuple[str, ...]
@@ -34,7 +34,7 @@ class Circle:
     keys: Mapping[str, bytes] = field(repr=False)
 
     @classmethod
-    def of(cls, me: Role, owners: Sequence[str], seats: Sequence[str]) -> Circle:
+    def of(cls, me: Role, owners: Sequence[str], seats: Sequence[str]) -> PairwiseKeys:
         """Share a fresh key with every owner that this one talks to; without seats everybody talks to everybody."""
         judges = tuple(owner for owner in owners if owner in seats) or tuple(owners)
         peers = [name for name in owners if name != me.name and (me.name in judges or name in judges)]
@@ -44,7 +44,7 @@ class Circle:
             me.link(peer).send("pair-key", key=key)
         for peer in peers:
             if peer not in keys:
-                keys[peer] = received(me.link(peer), peer, vocabulary.PAIR_KEY)["key"]
+                keys[peer] = receive_message(me.link(peer), peer, session_messages.PAIR_KEY)["key"]
         return cls(tuple(owners), judges, keys)
 
     def share(self, held: bytes) -> bytes:
@@ -58,10 +58,10 @@ class Circle:
         return total.to_bytes(_SHARE_BYTES, "little")
 
 
-class Comparison:
+class EqualityComparison:
     """One comparison: the commitment to the share leaves at once, the share itself in :meth:`show`."""
 
-    def __init__(self, me: Role, circle: Circle, held: bytes) -> None:
+    def __init__(self, me: Role, circle: PairwiseKeys, held: bytes) -> None:
         self._me, self._circle = me, circle
         self._judging = me.name in circle.judges
         self._others = [name for name in circle.owners if name != me.name]
@@ -75,7 +75,9 @@ class Comparison:
         """Show the own share to those who judge; one who judges itself waits until every other share is settled."""
         if self._judging:
             for name in self._others:
-                self._commitments[name] = received(self._me.link(name), name, vocabulary.COMPARED)["commitment"]
+                self._commitments[name] = receive_message(self._me.link(name), name, session_messages.COMPARED)[
+                    "commitment"
+                ]
         for judge in self._other_judges:
             self._me.link(judge).send("compared-share", share=self._share, salt=self._salt)
 
@@ -83,11 +85,11 @@ class Comparison:
         """Go on if all owners hold the same; else every honest judge stops the study with the sentence given."""
         if not self._judging:
             for judge in self._circle.judges:
-                received(self._me.link(judge), judge, vocabulary.ALIKE)
+                receive_message(self._me.link(judge), judge, session_messages.ALIKE)
             return
         total = int.from_bytes(self._share, "little")
         for name in self._others:
-            shown = received(self._me.link(name), name, vocabulary.COMPARED_SHARE)
+            shown = receive_message(self._me.link(name), name, session_messages.COMPARED_SHARE)
             if _commitment(name, shown["share"], shown["salt"]) != self._commitments[name]:
                 raise ProtocolError(f"{name} sent another share in 'compared-share' than it had committed to [MS009]")
             total ^= int.from_bytes(shown["share"], "little")
@@ -98,13 +100,13 @@ class Comparison:
                 self._me.link(name).send("alike")
 
 
-def told_alike(me: Role, everyone: Sequence[str], heard: bytes, what: str) -> None:
+def compare_digests(me: Role, everyone: Sequence[str], heard: bytes, what: str) -> None:
     """Stop unless all of ``everyone`` heard the same; only a digest travels, of numbers that all of them may know."""
     own = hashlib.sha256(heard).digest()
     others = [name for name in everyone if name != me.name]
     for name in others:
         me.link(name).send("heard-alike", digest=own)
-    answers = [received(me.link(name), name, vocabulary.HEARD_ALIKE)["digest"] for name in others]
+    answers = [receive_message(me.link(name), name, session_messages.HEARD_ALIKE)["digest"] for name in others]
     if any(answer != own for answer in answers):
         raise DisagreementError(
             f"participants were told different {what}, so somebody does not follow the protocol: "

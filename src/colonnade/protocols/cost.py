@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from colonnade.mpc import ResidueSystem
-from colonnade.mpc.shamir import complete
-from colonnade.privacy.additive import CLOSEST, law_named
+from colonnade.mpc.shamir import complete_shares
+from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, law_named
 from colonnade.privacy.observers import Inputs, Trust
 from colonnade.randomness import Stream
 
@@ -27,7 +27,7 @@ _SECONDS_PER_ROUND = 4e-3
 
 
 @dataclass(frozen=True)
-class Cells:
+class ShareCounts:
     """How many numbers a participant shares as inputs, holds shares of, and sends shares of in openings."""
 
     dealt: int
@@ -36,7 +36,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Load:
+class ParticipantLoad:
     """What one participant sends, holds and does."""
 
     participant: str
@@ -46,29 +46,29 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Checking:
+class CheckingCost:
     """What checks cost: how many times the work on shares, and how many times the bytes."""
 
     work: float
     sent: float
 
 
-NO_CHECKS = Checking(1.0, 1.0)
-CHECKS: Mapping[Inputs, Checking] = {
-    "unproven": Checking(1.1, 1.02),
-    "covert": Checking(1.7, 1.02),
-    "proven": Checking(2.0, 1.02),
+NO_CHECKS = CheckingCost(1.0, 1.0)
+CHECKS: Mapping[Inputs, CheckingCost] = {
+    "unproven": CheckingCost(1.1, 1.02),
+    "covert": CheckingCost(1.7, 1.02),
+    "proven": CheckingCost(2.0, 1.02),
 }
 """Rough, from ``benchmarks/active.py``, and between the others for covert; columns and primes are counted besides."""
 SECONDS_OF_SETTLEMENT = 0.05
 
 
-def checking(trust: Trust) -> Checking:
+def checking_cost(trust: Trust) -> CheckingCost:
     """What the checks of a study with this trust cost."""
     return CHECKS[trust.inputs] if trust.active else NO_CHECKS
 
 
-class Loaded:
+class TotalLoad:
     """What all participants take together, where ``loads`` are those of each."""
 
     loads: tuple[Any, ...]  # each with bytes_sent and seconds
@@ -90,7 +90,7 @@ class Loaded:
 
 
 def seconds_on_wire(sent: int, rounds: int) -> float:
-    """How long it takes to send ``sent`` bytes in ``rounds`` rounds; every byte passes through the coordinator."""
+    """How long it takes to send ``sent`` bytes in ``iteration`` rounds; every byte passes through the coordinator."""
     return 2 * sent / _WIRE_BYTES_PER_SECOND + _SECONDS_PER_ROUND * rounds
 
 
@@ -98,15 +98,15 @@ def seconds_per_draw() -> float:
     """How long it takes to draw one number of noise, measured on a few."""
     count, stream = 1 << 14, Stream.fresh()
     start = time.perf_counter()
-    law_named(CLOSEST).sample(Fraction(1 << 40), count, stream)
+    law_named(CLOSEST_TO_GAUSSIAN).sample(Fraction(1 << 40), count, stream)
     return (time.perf_counter() - start) / count
 
 
 def seconds_per_cell(system: ResidueSystem) -> float:
     """How long it takes to deal and multiply one shared number, measured on a small block."""
     rows, width = 2048, 32
-    secret = system.split(np.ones((rows, width)))
+    secret = system.to_residues(np.ones((rows, width)))
     start = time.perf_counter()
-    shares = complete(system, secret, {2: Stream.fresh()}, [1, 3])
+    shares = complete_shares(system, secret, {2: Stream.fresh()}, [1, 3])
     system.inner(shares[1], shares[3])
     return (time.perf_counter() - start) / (rows * width * len(system.primes))

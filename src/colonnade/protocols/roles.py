@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import NO_RESULT, PeerLost, PrivacyError, ProtocolError, ShareError
-from colonnade.mpc import Committee, Hand, Link, Shares
+from colonnade.message_schema import receive_message
+from colonnade.mpc import Committee, PeerLink, ShareEngine, Shares
 from colonnade.mpc.residues import Integers, ResidueSystem
-from colonnade.privacy.events import Event, innermost
-from colonnade.protocols import vocabulary
-from colonnade.received import received
-from colonnade.wire import Tally
+from colonnade.privacy.events import Event, unwrap
+from colonnade.protocols import session_messages
+from colonnade.wire import TaskTally
 
 COORDINATOR = "coordinator"
 
@@ -37,7 +37,7 @@ def silent(phase: str, done: int, total: int) -> None:
 
 
 @dataclass
-class Phase:
+class PhaseTotals:
     """What one phase took: seconds on the clock, seconds of processor time, and messages."""
 
     wall: float = 0.0
@@ -51,18 +51,18 @@ class Phase:
 
 
 @dataclass
-class Meter:
+class PhaseMeter:
     """Time and traffic by phase; a phase inside another is charged to both."""
 
-    phases: dict[str, Phase] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    phases: dict[str, PhaseTotals] = field(default_factory=dict)
+    tally: TaskTally = field(default_factory=TaskTally)
     """Where the transport counts."""
     processor: Callable[[], float] = time.thread_time
     """The clock of processor time: of this thread, or, where a participant is a process, of all its threads."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Charge what happens inside to ``name``."""
-        return _Charged(self, self.phases.get(name) or self.phases.setdefault(name, Phase()))
+        return _Charged(self, self.phases.get(name) or self.phases.setdefault(name, PhaseTotals()))
 
 
 class _Charged:
@@ -70,7 +70,7 @@ class _Charged:
 
     __slots__ = ("_cpu", "_entry", "_messages", "_meter", "_payload", "_rounds", "_wall")
 
-    def __init__(self, meter: Meter, entry: Phase) -> None:
+    def __init__(self, meter: PhaseMeter, entry: PhaseTotals) -> None:
         self._meter, self._entry = meter, entry
 
     def __enter__(self) -> None:
@@ -105,18 +105,18 @@ class Role:
     def __init__(
         self,
         name: str,
-        links: Mapping[str, Link],
+        links: Mapping[str, PeerLink],
         committee: Committee,
         *,
         planned: Mapping[Event, int],
         progress: Progress = silent,
         before_sharing: Callable[[], None] | None = None,
-        tally: Tally | None = None,
+        tally: TaskTally | None = None,
         processor: Callable[[], float] = time.thread_time,
     ) -> None:
         self.name = name
-        self.hand = Hand(name, committee, links, before_sharing)
-        self.meter = Meter(tally=tally or Tally(), processor=processor)
+        self.engine = ShareEngine(name, committee, links, before_sharing)
+        self.meter = PhaseMeter(tally=tally or TaskTally(), processor=processor)
         self.progress = progress
         self.revealed: list[Event] = []
         self._links = links
@@ -126,10 +126,10 @@ class Role:
     def over(self, system: ResidueSystem) -> Self:
         """The same participant with shares modulo other primes; what was planned, revealed and measured is common."""
         other = copy(self)
-        other.hand = self.hand.over(system)
+        other.engine = self.engine.with_system(system)
         return other
 
-    def link(self, peer: str) -> Link:
+    def link(self, peer: str) -> PeerLink:
         """The channel to one peer."""
         return self._links[peer]
 
@@ -163,18 +163,18 @@ class Role:
         masked = None
         if shares is not None:
             masked = self._masked(shares, mask, tuple(shape), degree)
-            self.hand.send_opening(masked, openers)
+            self.engine.send_opening(masked, openers)
         if self.name not in to:
             return None
         if self.name in openers:
-            before = len(self.hand.lost)
-            opened = self.hand.receive_opening(shape, degree=degree, bound=bound, own=masked)
-            for seat in self.hand.lost[before:]:
+            before = len(self.engine.lost)
+            opened = self.engine.receive_opening(shape, degree=degree, bound=bound, own=masked)
+            for seat in self.engine.lost[before:]:
                 self.progress(f"without {seat}", 1, 1)
             if through is not None:
-                self.hand.tell_opened(opened, to)
+                self.engine.send_opened(opened, to)
         else:
-            opened = self.hand.receive_opened(openers[0], shape, bound)
+            opened = self.engine.receive_opened(openers[0], shape, bound)
         self.have_alike(opened, to)
         return opened
 
@@ -182,7 +182,7 @@ class Role:
         """What a seat sends of its shares: with a sharing of zero, and with noise that was dealt before."""
         if shares.degree > degree:
             raise ValueError(f"a sharing of degree {shares.degree} is not opened at degree {degree} [VA144]")
-        hand = self.hand
+        hand = self.engine
         if not hand.active:
             mask = hand.zero(shape, degree) if mask is None else mask
             if mask.degree != degree:
@@ -191,8 +191,8 @@ class Role:
         terms = [shares] if mask is None else [shares, mask]
         # Of degree t, the polynomials that honest owners dealt hide everything but the value. But whoever still holds a
         # part back, such as of its noise, would choose the value: nobody opens before all seats have received.
-        if degree == hand.committee.threshold or hand.committee.may_split:
-            hand.agree()
+        if degree == hand.committee.threshold or hand.committee.can_split:
+            hand.compare_transcripts()
         if degree > hand.committee.threshold:
             terms.append(hand.zero(shape, degree))
         return hand.add(terms)
@@ -202,13 +202,13 @@ class Role:
 
         Seats note them before they go on with them, and everybody compares them at the end (:meth:`compare_results`).
         """
-        if not self.hand.active:
+        if not self.engine.active:
             return
         whom = tuple(to)
         plain = repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
         found = self._alike[whom] = sha256(self._alike.get(whom, b"") + sha256(plain).digest()).digest()
-        if self.hand.seated and {*self.hand.committee.seats} <= {*to}:
-            self.hand.note(found)
+        if self.engine.has_seat and {*self.engine.committee.seats} <= {*to}:
+            self.engine.record_public(found)
 
     def compare_results(self) -> None:
         """Refuse a result of which a seat has another one, so that nobody is told something else than the others.
@@ -217,15 +217,15 @@ class Role:
         compared, and one honest seat is enough to notice; so no more seats may be lost here than elsewhere.
         """
         due = {peer: digest for peer in self._links if (digest := self._known_by(peer))}
-        if self.hand.seated:
+        if self.engine.has_seat:
             for peer, digest in due.items():
                 self._links[peer].send("result", digest=digest)
-        for seat in self.hand.committee.seats:
-            if seat in due and seat not in self.hand.lost:
+        for seat in self.engine.committee.seats:
+            if seat in due and seat not in self.engine.lost:
                 try:
-                    found = received(self._links[seat], seat, vocabulary.RESULT)["digest"]
+                    found = receive_message(self._links[seat], seat, session_messages.RESULT)["digest"]
                 except PeerLost as error:
-                    self.hand.go_on_without(seat, error)
+                    self.engine.continue_without(seat, error)
                     continue
                 if found != due[seat]:
                     raise ShareError(f"{seat} and {self.name} were told different results: {NO_RESULT} [SH018]")
@@ -235,7 +235,7 @@ class Role:
         common = [digest for whom, digest in self._alike.items() if peer in whom]
         return sha256(b"".join(common)).digest() if common else None
 
-    def entitled(self, opened: Integers | None) -> Integers:
+    def require_opened(self, opened: Integers | None) -> Integers:
         """What :meth:`reveal` gave, for a participant who must be one of its recipients."""
         if opened is None:
             raise ProtocolError(f"{self.name} is not among those who may know the result [MS040]")
@@ -243,14 +243,14 @@ class Role:
 
     def dealt_by(self, owner: str, shape: Sequence[int], mine: Shares | None) -> Shares:
         """The shares that an owner dealt to this seat: ``mine`` if that is this participant, else they are received."""
-        return mine if owner == self.name and mine is not None else self.hand.receive(owner, shape)
+        return mine if owner == self.name and mine is not None else self.engine.receive(owner, shape)
 
     def tell(self, to: Sequence[str], kind: str, values: Integers, *, event: Event) -> None:
         """Send noised integers that this party made itself, the same to everyone in ``to``.
 
         Only the sender calls it, and each call is one of the openings that were planned for the event.
         """
-        once = innermost(event)
+        once = unwrap(event)
         audience, about = getattr(once, "audience", ()), getattr(once, "about", ())
         if beyond := [name for name in to if audience and name not in (*audience, self.name)]:
             raise PrivacyError(f"{event.name} was not planned to be told to {', '.join(beyond)} [PR136]")
@@ -259,23 +259,25 @@ class Role:
         if values.dtype != np.int64:
             raise ValueError(f"told numbers are 64-bit integers, not {values.dtype} [VA146]")
         self._charge(event)
-        self.hand.announce()
+        self.engine.notify_before_sharing()
         for name in to:
             if name != self.name:
                 self._links[name].send(kind, values=values)
 
-    def receive_told(self, peer: str, kind: str, size: int, bound: int) -> Integers:
+    def receive_message(self, peer: str, kind: str, size: int, bound: int) -> Integers:
         """Receive ``size`` integers of at most ``bound`` in magnitude, which a peer sends by :meth:`tell`."""
         with self.meter.phase("receive"):
-            values: Integers = received(self._links[peer], peer, vocabulary.told(kind, size, bound))["values"]
+            values: Integers = receive_message(
+                self._links[peer], peer, session_messages.told_message(kind, size, bound)
+            )["values"]
         return values
 
     @property
     def opening_degree(self) -> int:
         """The degree at which a product of two inputs is opened."""
-        return 2 * self.hand.committee.threshold
+        return 2 * self.engine.committee.threshold
 
-    def also_planned(self, event: Event) -> None:
+    def extend_plan(self, event: Event) -> None:
         """Plan one more opening: for sessions that stay, where each question is paid for before it is answered."""
         self._planned = [entry for entry in self._planned if entry.left]
         self._planned.append(_Planned(event, 1))

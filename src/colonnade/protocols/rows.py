@@ -20,15 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ColonnadeError, StudyError
-from colonnade.harmless import harmless
-from colonnade.protocols import vocabulary
-from colonnade.protocols.agreement import Circle, Comparison
+from colonnade.message_schema import receive_message
+from colonnade.protocols import session_messages
+from colonnade.protocols.agreement import EqualityComparison, PairwiseKeys
 from colonnade.protocols.roles import COORDINATOR, Role
 from colonnade.protocols.task import Task
 from colonnade.randomness import new_key
-from colonnade.received import received
-from colonnade.tables.ids import packed
-from colonnade.tables.places import Places
+from colonnade.sanitize import sanitize
+from colonnade.tables.ids import pack_ids
+from colonnade.tables.slots import RowSlots
 
 _CHUNK = 1 << 14
 _CALLED_EQUAL = (
@@ -37,7 +37,7 @@ _CALLED_EQUAL = (
 )
 
 
-class Listed(Protocol):
+class IdentifiedRows(Protocol):
     """Rows with ids, or with slots in a universe."""
 
     @property
@@ -45,11 +45,11 @@ class Listed(Protocol):
         """The ids of the rows, sorted."""
 
     @property
-    def places(self) -> Places | None:
+    def places(self) -> RowSlots | None:
         """The slots of the rows, in their order, if nobody knows which people all owners hold; else ``None``."""
 
 
-class Rows(Listed, Protocol):
+class Rows(IdentifiedRows, Protocol):
     """What a program needs of an owner's table: ids, and encoded rows in the order of the ids."""
 
     def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
@@ -57,7 +57,7 @@ class Rows(Listed, Protocol):
 
 
 @dataclass(frozen=True)
-class Block:
+class ColumnBlock:
     """The columns of one owner: public names, and the bounds on a row that the owner enforces.
 
     ``clip`` bounds the L2 norm. ``groups`` are runs of columns, in order, with a bound on the L1 norm of each; only
@@ -73,7 +73,7 @@ class Block:
 class JointRows(Task):
     """A task about the rows of all owners side by side, with a public constant as their last column."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ColumnBlock, ...]
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class JointRows(Task):
         """The columns of the joint matrix, with the constant as the last one."""
         return len(self.names) + 1
 
-    def block(self, owner: str) -> Block:
+    def block(self, owner: str) -> ColumnBlock:
         """The columns of one owner."""
         return self.blocks[self.owners.index(owner)]
 
@@ -120,46 +120,48 @@ class KnownPeople:
         return tuple(self.ids if self.own_ids is None else self.own_ids)
 
 
-def agree_on_rows(me: Role, task: Task, rows: Listed, *, hidden: bool = False, part: bool = False) -> int:
+def agree_on_rows(me: Role, task: Task, rows: IdentifiedRows, *, hidden: bool = False, part: bool = False) -> int:
     """An owner's side: the common number of rows or slots, or an error at everyone; with ``hidden`` all lists count.
 
     With ``part`` these are some of the rows, so that there may be none.
 
     The coordinator finds out who differs. That it called lists equal which differ is found by the owners themselves.
     """
-    size, ids = _described(rows)
+    size, ids = _describe(rows)
     first, *rest = task.owners
-    circle = Circle.of(me, task.owners, me.hand.committee.seats)
+    circle = PairwiseKeys.of(me, task.owners, me.engine.committee.seats)
     if me.name == first:
         salt = new_key()
         for owner in rest:
             me.link(owner).send("rows-salt", salt=salt)
     else:
-        salt = received(me.link(first), first, vocabulary.SALT)["salt"]
+        salt = receive_message(me.link(first), first, session_messages.SALT)["salt"]
     listed = digest(salt, ids)
-    comparison = Comparison(me, circle, size.to_bytes(8, "little") + listed)
+    comparison = EqualityComparison(me, circle, size.to_bytes(8, "little") + listed)
     me.link(COORDINATOR).send("rows", rows=size, digest=listed)
     comparison.show()  # while the coordinator compares
-    problem = received(me.link(COORDINATOR), COORDINATOR, vocabulary.VERDICT)["problem"]
+    problem = receive_message(me.link(COORDINATOR), COORDINATOR, session_messages.VERDICT)["problem"]
     if problem:
-        raise _known_to_all(StudyError(f"{harmless(problem)} [ST529]"))
+        raise _make_public(StudyError(f"{sanitize(problem)} [ST529]"))
     comparison.require(_CALLED_EQUAL)
     return check_count(size, task, hidden=hidden, part=part)
 
 
 def compare_rows(me: Role, task: Task, *, hidden: bool = False, part: bool = False) -> int:
     """The coordinator's side: it learns the number of rows and whether the lists are equal."""
-    answers = {owner: received(me.link(owner), owner, vocabulary.ROWS) for owner in task.owners}
+    answers = {owner: receive_message(me.link(owner), owner, session_messages.ROWS) for owner in task.owners}
     first = task.owners[0]
-    problem = next((mismatch(first, owner) for owner, answer in answers.items() if answer != answers[first]), "")
+    problem = next(
+        (mismatch_sentence(first, owner) for owner, answer in answers.items() if answer != answers[first]), ""
+    )
     for owner in task.owners:
-        me.link(owner).send("rows-verdict", problem=problem[: vocabulary.LONGEST_VERDICT])
+        me.link(owner).send("rows-verdict", problem=problem[: session_messages.LONGEST_VERDICT])
     if problem:
-        raise _known_to_all(StudyError(problem))
+        raise _make_public(StudyError(problem))
     return check_count(answers[first]["rows"], task, hidden=hidden, part=part)
 
 
-def _described(rows: Listed) -> tuple[int, Sequence[str]]:
+def _describe(rows: IdentifiedRows) -> tuple[int, Sequence[str]]:
     """How many rows there are, and what must be equal at all owners."""
     if rows.places is not None:
         return rows.places.size, [f"hidden {rows.places.token.hex()}"]
@@ -167,7 +169,7 @@ def _described(rows: Listed) -> tuple[int, Sequence[str]]:
     return len(ids), ids
 
 
-def check_places(table: Listed, *, hidden: bool) -> None:
+def check_places(table: IdentifiedRows, *, hidden: bool) -> None:
     """Refuse a table that was aligned with hidden members for a task without them, and the other way round."""
     if hidden and table.places is None:
         raise StudyError(
@@ -189,15 +191,15 @@ def block_sizes(rows: int, step: int) -> list[int]:
 def check_count(rows: int, task: Task, *, hidden: bool = False, part: bool = False) -> int:
     """The number of rows, if it is not zero and not more than the task allows; the errors do not tell it."""
     if not rows and not part:
-        raise _known_to_all(CapacityError("the tables have no rows in common, so there is nothing to compute [CA029]"))
+        raise _make_public(CapacityError("the tables have no rows in common, so there is nothing to compute [CA029]"))
     if rows > (most := task.rows_limit):
         which = "lists of all parties together, which count while nobody knows who matched," if hidden else "tables"
         said = f"the {which} have more rows than the study allows ({most}): raise {task.rows_limited_by} [CA030]"
-        raise _known_to_all(CapacityError(said))
+        raise _make_public(CapacityError(said))
     return rows
 
 
-def _known_to_all(error: ColonnadeError) -> ColonnadeError:
+def _make_public(error: ColonnadeError) -> ColonnadeError:
     """An error that every participant finds out by itself from this exchange."""
     error.public = True
     return error
@@ -207,12 +209,12 @@ def digest(salt: bytes, ids: Sequence[str]) -> bytes:
     """A digest of a sorted list of ids; two different lists never give the same text to digest."""
     state = hashlib.sha256(salt)
     for start in range(0, len(ids), _CHUNK):
-        for piece in packed(ids, start, start + _CHUNK):
+        for piece in pack_ids(ids, start, start + _CHUNK):
             state.update(piece)
     return state.digest()
 
 
-def mismatch(first: str, owner: str) -> str:
+def mismatch_sentence(first: str, owner: str) -> str:
     """The sentence about two lists that differ, for everyone; it names no person and no number."""
     return (
         f"{first} and {owner} do not hold the same people under the same ids: let the study align them ([align] in the "

@@ -14,19 +14,19 @@ from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
 from colonnade.errors import CANNOT_GO_ON, NO_PART, ColonnadeError, Interrupted, PeerLost
-from colonnade.mpc import Link, accelerator
+from colonnade.message_schema import receive_message
+from colonnade.mpc import PeerLink, accelerator
 from colonnade.privacy.events import Event
-from colonnade.protocols import rules, vocabulary
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Phase, Progress, Role, silent
-from colonnade.protocols.task import Playable
-from colonnade.received import received
-from colonnade.wire import Counters
+from colonnade.protocols import compatibility, session_messages
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, PhaseTotals, Progress, Role, silent
+from colonnade.protocols.task import RunnableTask
+from colonnade.wire import TrafficCounters
 
 Result = TypeVar("Result")
 _BY_HAND = (KeyboardInterrupt, Interrupted)
 
 
-class Place(Protocol):
+class SessionEndpoint(Protocol):
     """What a session needs of a transport: a ``wire.Endpoint``, or a place in a ``wire.Room``."""
 
     name: str
@@ -36,10 +36,10 @@ class Place(Protocol):
         """The other participants."""
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> TrafficCounters:
         """Counters of the messages to them."""
 
-    def channel(self, peer: str) -> Link:
+    def channel(self, peer: str) -> PeerLink:
         """The channel to one of them."""
 
     def wait_for_peers(self, names: Iterable[str] | None = None, *, timeout: float | None = None) -> None:
@@ -49,7 +49,7 @@ class Place(Protocol):
         """Let the study go on when these peers are lost, until somebody waits for a message from them."""
 
     @property
-    def lost(self) -> tuple[str, ...]:
+    def lost_peers(self) -> tuple[str, ...]:
         """The peers that are lost."""
 
     def abort(self, reason: str) -> None:
@@ -60,21 +60,21 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True)
-class Played(Generic[Result]):
+class RunResult(Generic[Result]):
     """What a participant has after a run."""
 
     result: Result
     revealed: tuple[Event, ...]
-    phases: Mapping[str, Phase]
+    phases: Mapping[str, PhaseTotals]
     lost: tuple[str, ...] = ()
     """The peers without which the study went on."""
     settled: int = 0
     """How many claims about shares were checked with the other seats."""
 
 
-def play(
-    place: Place,
-    task: Playable,
+def run_role(
+    place: SessionEndpoint,
+    task: RunnableTask,
     program: Callable[[Any], Result],
     progress: Progress = silent,
     *,
@@ -82,7 +82,7 @@ def play(
     before_sharing: Callable[[], None] | None = None,
     aligns: bool = False,
     processor: Callable[[], float] = time.thread_time,
-) -> Played[Result]:
+) -> RunResult[Result]:
     """Run one role's program at this place; on failure tell the others one sentence without data.
 
     ``aligns`` says whether the program looks for common people before it does what the task says.
@@ -98,16 +98,18 @@ def play(
         shares_left = True
 
     try:
-        accelerator.chosen()
-        told = rules.told_by(place.name, aligns=aligns or task.aligns)
+        accelerator.read_setting()
+        told = compatibility.compatibility_record(place.name, aligns=aligns or task.aligns)
         if place.name != COORDINATOR:
-            import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
+            import_module(
+                "colonnade.privacy.noise.strip_sampler"
+            )  # the samplers take long to load, and nobody waits yet
             task.prepare()
-        place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
+        place.wait_for_peers(partners_of(place.name, place.peers, task), timeout=wait)
         role = _role(place, task, progress, announce, processor)
         owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]
         _assemble(role, owners, told)
-        place.tolerate(name for name in spare(task) if name != place.name)
+        place.tolerate(name for name in spare_owners(task) if name != place.name)
         result = program(role)
         role.compare_results()
         _end_together(role, owners)
@@ -116,10 +118,10 @@ def play(
         raise
     finally:
         place.close()
-    return Played(result, tuple(role.revealed), role.meter.phases, place.lost, role.hand.settled)
+    return RunResult(result, tuple(role.revealed), role.meter.phases, place.lost_peers, role.engine.settled_claims)
 
 
-def spare(task: Playable) -> tuple[str, ...]:
+def spare_owners(task: RunnableTask) -> tuple[str, ...]:
     """The owners without which the others can go on after these have dealt everything.
 
     These are all owners if the committee has more seats than an opened product of two inputs needs, else none; and
@@ -131,7 +133,7 @@ def spare(task: Playable) -> tuple[str, ...]:
     return task.owners if enough and task.goes_on_without else ()
 
 
-def partners(name: str, everyone: Iterable[str], task: Playable) -> list[str]:
+def partners_of(name: str, everyone: Iterable[str], task: RunnableTask) -> list[str]:
     """Whom a participant talks to: with a committee, owners without a seat do not talk to each other."""
     if not task.committee.seats:
         return [peer for peer in everyone if peer != name]
@@ -140,8 +142,8 @@ def partners(name: str, everyone: Iterable[str], task: Playable) -> list[str]:
 
 
 def _role(
-    place: Place,
-    task: Playable,
+    place: SessionEndpoint,
+    task: RunnableTask,
     progress: Progress,
     before_sharing: Callable[[], None],
     processor: Callable[[], float],
@@ -160,13 +162,17 @@ def _role(
     )
 
 
-def _assemble(me: Role, owners: Sequence[str], told: rules.Told) -> None:
+def _assemble(me: Role, owners: Sequence[str], told: compatibility.CompatibilityRecord) -> None:
     """Wait until everyone has said that it is ready and follows the same rules; before that nothing is spent."""
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("ready", **told)
-        rules.compare({COORDINATOR: received(me.link(COORDINATOR), COORDINATOR, vocabulary.GO), me.name: told})
+        compatibility.compare_records(
+            {COORDINATOR: receive_message(me.link(COORDINATOR), COORDINATOR, session_messages.GO), me.name: told}
+        )
         return
-    rules.compare({me.name: told, **{name: received(me.link(name), name, vocabulary.READY) for name in owners}})
+    compatibility.compare_records(
+        {me.name: told, **{name: receive_message(me.link(name), name, session_messages.READY) for name in owners}}
+    )
     for owner in owners:
         me.link(owner).send("go", **told)
 
@@ -179,12 +185,12 @@ def _end_together(me: Role, owners: Sequence[str]) -> None:
     """
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("done")
-        received(me.link(COORDINATOR), COORDINATOR, vocabulary.ALL_DONE)
+        receive_message(me.link(COORDINATOR), COORDINATOR, session_messages.ALL_DONE)
         return
     there = []
     for owner in owners:
         try:
-            received(me.link(owner), owner, vocabulary.DONE)
+            receive_message(me.link(owner), owner, session_messages.DONE)
             there.append(owner)
         except PeerLost as error:
             if error.spare is None:

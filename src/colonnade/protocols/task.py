@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 from colonnade.errors import StudyError
-from colonnade.lazy import Later
+from colonnade.lazy import LazyModule
 from colonnade.mpc import Committee
 from colonnade.privacy import Observer, Trust, epsilon, views
-from colonnade.privacy.additive import AdditiveNoise, Law
 from colonnade.privacy.events import Event
+from colonnade.privacy.noise_laws import AdditiveNoise, LawName
 from colonnade.privacy.observers import Inputs
 from colonnade.privacy.statement import CLIPPED
 from colonnade.protocols.cost import (
@@ -27,9 +27,9 @@ from colonnade.protocols.cost import (
     ROUNDS_OF_PROOFS,
     SECONDS_OF_SETTLEMENT,
     WORD,
-    Cells,
-    Load,
-    checking,
+    ParticipantLoad,
+    ShareCounts,
+    checking_cost,
     seconds_on_wire,
     seconds_per_cell,
 )
@@ -40,7 +40,7 @@ RESPONSE: Final = "randomised-response"
 """In place of a law of noise, where answers are true or another one."""
 
 
-class Revealing(ABC):
+class RevealingTask(ABC):
     """What is revealed, and the trust between the participants that its price rests on."""
 
     trust: Trust
@@ -51,7 +51,7 @@ class Revealing(ABC):
         """Everything that is revealed."""
 
 
-class Playable(Revealing):
+class RunnableTask(RevealingTask):
     """What a session needs: who takes part, on which committee, and what may be revealed."""
 
     aligns: ClassVar[bool] = False
@@ -75,17 +75,17 @@ class Playable(Revealing):
         return Counter(self.events)
 
     @property
-    def drawn(self) -> tuple[tuple[AdditiveNoise, int], ...]:
+    def noise_draws(self) -> tuple[tuple[AdditiveNoise, int], ...]:
         """Noise that owners will draw, each with the number of copies that it is for, as far as that is public."""
         return ()
 
     def prepare(self) -> None:
         """Make what drawing needs before anybody waits for it: it follows from public numbers alone."""
-        for noise, copies in self.drawn:
+        for noise, copies in self.noise_draws:
             noise.prepare(copies)
 
 
-class Priced(Revealing):
+class PricedTask(RevealingTask):
     """What can be priced before anybody agrees to it, whether or not there is a program for it."""
 
     clipped: ClassVar[str] = CLIPPED
@@ -155,12 +155,12 @@ class Priced(Revealing):
         """The number of people that the study states, exact or approximate; ``None`` if it states no number."""
         return None
 
-    def adjustable(self, rows: int | None) -> Adjustable | None:
+    def adjustable(self, rows: int | None) -> AdjustableTask | None:
         """The task with given instead of calibrated noise, for about so many rows; ``None`` if that is not possible."""
         return None
 
 
-class Programs(Later):
+class TaskPrograms(LazyModule):
     """The module with the programs of a class of tasks, imported when one of them is first asked for.
 
     What owners bring besides rows is the matter of the task.
@@ -180,11 +180,11 @@ class Programs(Later):
     """The steps of a joint sum, which lanes take one by one (``protocols/sums``)."""
 
 
-class Task(Playable, Priced):
+class Task(RunnableTask, PricedTask):
     """A task that can be run."""
 
     noise: int
-    programs: ClassVar[Programs]
+    programs: ClassVar[TaskPrograms]
     """What its participants run."""
     squares: ClassVar[int] = 4
     """How many numbers an owner deals beside each row where it proves the bound of the row's norm."""
@@ -208,7 +208,7 @@ class Task(Playable, Priced):
 
     @property
     @abstractmethod
-    def law(self) -> Law | Response:
+    def law(self) -> LawName | Response:
         """The law of the noise."""
 
     @property
@@ -239,7 +239,7 @@ class Task(Playable, Priced):
     @property
     def losses(self) -> int:
         """How many seats may be lost once they have dealt everything, where security is active."""
-        return self.committee.losses if self.spares_seats else 0
+        return self.committee.max_losses if self.spares_seats else 0
 
     @property
     def waits(self) -> int:
@@ -265,7 +265,7 @@ class Task(Playable, Priced):
         return replace(self, **changed)  # type: ignore[type-var]  # every task is a dataclass
 
     @abstractmethod
-    def cells(self, name: str, rows: int) -> Cells:
+    def cells(self, name: str, rows: int) -> ShareCounts:
         """How many numbers a participant shares, holds shares of and opens, for so many rows."""
 
     def products(self, rows: int) -> int:
@@ -282,14 +282,14 @@ class Task(Playable, Priced):
         """How many rows a seat that streams them keeps besides, until they are checked."""
         return 0
 
-    def loads(self, participants: Iterable[str], rows: int) -> tuple[Load, ...]:
+    def loads(self, participants: Iterable[str], rows: int) -> tuple[ParticipantLoad, ...]:
         """Bytes, memory and seconds of each participant, for a joint table of so many rows."""
         pace = seconds_per_cell(self.committee.system)
         return tuple(self._load_of_shares(name, rows, pace) for name in participants)
 
-    def _load_of_shares(self, name: str, rows: int, pace: float) -> Load:
+    def _load_of_shares(self, name: str, rows: int, pace: float) -> ParticipantLoad:
         seats, primes, cells = self.trust.committee, len(self.committee.system.primes), self.cells(name, rows)
-        checks = checking(self.trust)
+        checks = checking_cost(self.trust)
         if self.trust.inputs != "unproven":
             cells = self._with_squares(cells, name, rows)
         explicit = len(seats) - self.trust.threshold - (name in seats)
@@ -302,18 +302,18 @@ class Task(Playable, Priced):
         memory = BASE_MEMORY + 8 * primes * (at_once + 8 * opened)
         work = checks.work * primes * pace * (cells.dealt + cells.held)
         work += SECONDS_OF_SETTLEMENT * self.settlements if self.trust.active and name in seats else 0.0
-        return Load(name, sent, memory, work + seconds_on_wire(sent, self.waits))
+        return ParticipantLoad(name, sent, memory, work + seconds_on_wire(sent, self.waits))
 
-    def _with_squares(self, cells: Cells, name: str, rows: int) -> Cells:
+    def _with_squares(self, cells: ShareCounts, name: str, rows: int) -> ShareCounts:
         """The same with the numbers that owners deal beside their rows to prove bounds."""
         more = self.squares * rows
         dealt = more if name in self.owners else 0
         held = more * len(self.owners) if name in self.trust.committee else 0
-        return Cells(cells.dealt + dealt, cells.held + held, cells.opened)
+        return ShareCounts(cells.dealt + dealt, cells.held + held, cells.opened)
 
 
 @dataclass(frozen=True)
-class Adjustable(ABC):
+class AdjustableTask(ABC):
     """A task whose noise is given: by the error that is wanted, or as a multiple of the sensitivity."""
 
     error_on: ClassVar[str] = "mean"
@@ -325,7 +325,7 @@ class Adjustable(ABC):
 
     @property
     @abstractmethod
-    def priced(self) -> Priced:
+    def priced(self) -> PricedTask:
         """The task with this noise."""
 
     @property
@@ -375,7 +375,7 @@ class Adjustable(ABC):
         raise StudyError("the number of rounds cannot be asked about for this kind of study: ask --epsilon [ST536]")
 
 
-def check_complete(task: type[Priced], where: str) -> None:
+def check_complete(task: type[PricedTask], where: str) -> None:
     """Refuse a class of tasks that lacks members of the contract, and name them."""
     present = {*dir(task), *getattr(task, "__dataclass_fields__", ())}
     declared = {name for base in task.__mro__ for name in vars(base).get("__annotations__", ())}

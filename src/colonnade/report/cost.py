@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from colonnade.drawing.canvas import COLOURS, figure
-from colonnade.drawing.charts import Bar, Bars
+from colonnade.drawing.charts import Bar, BarChart
 from colonnade.drawing.markup import Html, join, named_values, table, tag
 from colonnade.privacy.observers import COORDINATOR
-from colonnade.report import words
-from colonnade.report.words import mapping, number
+from colonnade.report import wording
+from colonnade.report.wording import mapping, number
 from colonnade.versions import own_version
 
 _MOST_PARTICIPANTS = 8
@@ -91,9 +91,9 @@ def _time(run: Mapping[str, Any]) -> Html | None:
         for clock, word in (("wall", "clock"), ("cpu", "processor")):
             pieces = _pieces(timed[name], clock, order)
             if pieces:
-                total = words.seconds(sum(length for _, _, length in pieces))
+                total = wording.seconds(sum(length for _, _, length in pieces))
                 items.append(Bar(f"{name}, {word}", sum(length for _, _, length in pieces), total, pieces=pieces))
-                each = ", ".join(f"{phase} {words.seconds(length)}" for _, phase, length in pieces)
+                each = ", ".join(f"{phase} {wording.seconds(length)}" for _, phase, length in pieces)
                 spoken.append(f"{name}, {word} time {total}: {each}")
     if not items:
         return None
@@ -104,7 +104,9 @@ def _time(run: Mapping[str, Any]) -> Html | None:
     caption = f"Clock time and {whose}, by phase; grey is everything else."
     if len(shown) < len(timed):
         caption += f" The {len(shown)} slowest of {len(timed)} participants."
-    drawn = figure("time", Bars(items, title="Seconds of each participant by phase", spoken="; ".join(spoken)), caption)
+    drawn = figure(
+        "time", BarChart(items, title="Seconds of each participant by phase", description="; ".join(spoken)), caption
+    )
     return join(tag("h3", "Seconds by phase"), tag("ul", *key, class_="key"), drawn)
 
 
@@ -117,10 +119,10 @@ def _rounds(run: Mapping[str, Any]) -> Html | None:
                 found.setdefault(name, []).append(spent)
     rows = []
     for name, each in found.items():
-        rounds = max(_spent(spent, "rounds") for spent in each)
-        messages, sent = (math.fsum(_spent(spent, key) for spent in each) for key in ("messages", "bytes"))
+        rounds = max(_amount(spent, "rounds") for spent in each)
+        messages, sent = (math.fsum(_amount(spent, key) for spent in each) for key in ("messages", "bytes"))
         if rounds or messages:
-            rows.append((name, f"{rounds:,.0f}", f"{messages:,.0f}", words.size(sent)))
+            rows.append((name, f"{rounds:,.0f}", f"{messages:,.0f}", wording.size(sent)))
     if not rows:
         return None
     caption = (
@@ -137,7 +139,7 @@ def _traffic(run: Mapping[str, Any]) -> Html | None:
     for name, facts in participants(run).items():
         amounts = [_bytes(facts, *key) for key in keys]
         if any(amount is not None for amount in amounts):
-            cells = ["–" if amount is None else words.size(amount) for amount in amounts]
+            cells = ["–" if amount is None else wording.size(amount) for amount in amounts]
             counts = mapping(facts.get("traffic"))
             rows.append((name, *cells, *(_whole(counts.get(key)) or "–" for key in ("messages", "rounds"))))
     if not rows:
@@ -157,8 +159,8 @@ def _lanes(run: Mapping[str, Any]) -> Html | None:
         if found := mapping(facts.get("lanes")):
             seconds, sent = number(found.get("processor_seconds")), number(found.get("sent"))
             counts = [_whole(found.get(key)) or "–" for key in ("workers", "lost_workers", "partitions", "attempts")]
-            spent = "–" if seconds is None or seconds < 0 else words.seconds(seconds)
-            rows.append((name, *counts, spent, "–" if sent is None else words.size(sent)))
+            spent = "–" if seconds is None or seconds < 0 else wording.seconds(seconds)
+            rows.append((name, *counts, spent, "–" if sent is None else wording.size(sent)))
     if not rows:
         return None
     caption = "What workers did besides: the rest of this section is about the heads of participants alone."
@@ -181,7 +183,7 @@ def _links(run: Mapping[str, Any]) -> Html | None:
             way = _WAYS.get(str(found.get("way")), "–")
             why = tag("span", found.get("why"), class_="why") if found.get("why") else None
             counts = [number(found.get(key)) for key in ("direct_sent", "hub_sent")]
-            rows.append((who, peer, join(way, why), *("–" if n is None else words.size(n) for n in counts)))
+            rows.append((who, peer, join(way, why), *("–" if n is None else wording.size(n) for n in counts)))
     if not rows:
         return None
     caption = "How each participant reached the others, and the sealed bytes that it sent to them by either way." + (
@@ -196,11 +198,11 @@ def _phases(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _total(facts: Mapping[str, Any], clock: str) -> float:
-    inside = sum(_spent(times, clock) for times in _phases(facts).values())
+    inside = sum(_amount(times, clock) for times in _phases(facts).values())
     return max(inside, number(facts.get("seconds" if clock == "wall" else "processor_seconds")) or 0.0)
 
 
-def _spent(times: Mapping[str, Any], clock: str) -> float:
+def _amount(times: Mapping[str, Any], clock: str) -> float:
     return max(number(times.get(clock)) or 0.0, 0.0)
 
 
@@ -209,14 +211,14 @@ def _order(shown: Sequence[Mapping[str, Any]]) -> list[str]:
     spent: dict[str, float] = {}
     for facts in shown:
         for name, times in _phases(facts).items():
-            spent[name] = spent.get(name, 0.0) + _spent(times, "wall") + _spent(times, "cpu")
+            spent[name] = spent.get(name, 0.0) + _amount(times, "wall") + _amount(times, "cpu")
     longest = sorted(spent, key=lambda name: -spent[name])[: COLOURS - 1]
     return [name for name in spent if name in longest]
 
 
 def _pieces(facts: Mapping[str, Any], clock: str, order: Sequence[str]) -> list[tuple[int, str, float]]:
     phases = _phases(facts)
-    pieces = [(k, name, _spent(phases.get(name, {}), clock)) for k, name in enumerate(order)]
+    pieces = [(k, name, _amount(phases.get(name, {}), clock)) for k, name in enumerate(order)]
     rest = _total(facts, clock) - math.fsum(piece[2] for piece in pieces)
     pieces.append((COLOURS - 1, _OTHER, rest))
     return [piece for piece in pieces if piece[2] > 1e-9]
@@ -238,16 +240,16 @@ def _whole(value: object) -> str | None:
 
 def _machine(run: Mapping[str, Any]) -> str:
     count = number(run.get("processors"))
-    parts = [str(run.get("platform") or ""), words.counted(int(count), "processor") if count else ""]
+    parts = [str(run.get("platform") or ""), wording.count_noun(int(count), "processor") if count else ""]
     return ", ".join(part for part in parts if part)
 
 
 def _arithmetic(task: Mapping[str, Any]) -> str:
     primes = task.get("primes")
-    count = number(primes) if not words.sequence(primes) else float(len(words.sequence(primes)))
+    count = number(primes) if not wording.sequence(primes) else float(len(wording.sequence(primes)))
     value, system = number(task.get("value_bits")), number(task.get("system_bits"))
     parts = [
-        words.counted(int(count), "prime") if count else "",
+        wording.count_noun(int(count), "prime") if count else "",
         f"values of at most {value:.0f} bits" if value else "",
         f"room for {system:.0f}" if system else "",
     ]

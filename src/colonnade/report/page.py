@@ -11,17 +11,15 @@ from colonnade.drawing.canvas import figure
 from colonnade.drawing.markup import Html, breakable, join, named_values, table, tag
 from colonnade.models.assessment import Assessment
 from colonnade.models.pictures import calibration_chart
-from colonnade.privacy.largest import Largest
 from colonnade.privacy.observers import OTHERS
 from colonnade.privacy.statement import Statement
-from colonnade.report import cost, promise, words
-from colonnade.report.alignment import alignment, people
+from colonnade.privacy.statement_summary import LargestEpsilon
+from colonnade.report import cost, privacy, wording
 from colonnade.report.cost import participants
 from colonnade.report.document import document, write_document
-from colonnade.report.evaluation import evaluation as compared
-from colonnade.report.glossary import linked
-from colonnade.report.section import Model, Section
-from colonnade.report.words import mapping, number, sequence
+from colonnade.report.privacy import alignment, people
+from colonnade.report.sections import Model, ReportSection, evaluation as compared
+from colonnade.report.wording import link_terms, mapping, number, sequence
 
 NAME = "report.html"
 _LONG = 8
@@ -33,7 +31,7 @@ def render(
     run: Mapping[str, Any],
     statement: Statement,
     model: Model,
-    section: Section[Model],
+    section: ReportSection[Model],
     evaluation: Mapping[str, Any] | None = None,
     view: Assessment | None = None,
 ) -> str:
@@ -52,10 +50,10 @@ def render(
     columns = _columns(run, model, section)
     sections = [
         ("own", "For one party", own_part(run, statement, view)),
-        ("privacy", "Privacy", promise.privacy(statement)),
+        ("privacy", "Privacy", privacy.privacy(statement)),
         ("people", "Whom it is about", alignment(run, statement.trust)),
         ("seen", "Who saw what", section.seen(model, run, statement.trust)),
-        ("deviating", "If somebody deviates", deviating(run)),
+        ("deviating", "If somebody deviates", describe_deviations(run)),
         ("enough", "Enough people?", enough_people(run)),
         ("result", "Result", section.result(model, run, statement.trust.owners) if model.fitted else None),
         ("evaluation", "Does it work?", compared(mapping(evaluation)) if evaluation else None),
@@ -64,7 +62,7 @@ def render(
     ]
     kept = [(key, name, body) for key, name, body in sections if body]
     if run.get("words") is True:  # records of earlier releases do not ask for them
-        bodies, explained = linked([body for _, _, body in kept])
+        bodies, explained = link_terms([body for _, _, body in kept])
         kept = [(key, name, body) for (key, name, _), body in zip(kept, bodies, strict=True)]
         kept += [("words", "Words", explained)] if explained else []
     links = [tag("li", tag("a", name, href=f"#{key}")) for key, name, _ in kept]
@@ -81,7 +79,7 @@ def write_report(
     run: Mapping[str, Any],
     statement: Statement,
     model: Model,
-    section: Section[Model],
+    section: ReportSection[Model],
     evaluation: Mapping[str, Any] | None = None,
     view: Assessment | None = None,
 ) -> Path:
@@ -97,31 +95,31 @@ def _lead(run: Mapping[str, Any], statement: Statement, what: str) -> list[Html 
         return [tag("p", said, class_="note")]
     about = run.get("description")
     lead = (
-        f"{words.listed(statement.trust.owners)} computed {what}; nobody, the coordinator included, "
+        f"{wording.join_names(statement.trust.owners)} computed {what}; nobody, the coordinator included, "
         f"learned more about a person than the {'tables below say' if run.get('alignment') else 'table below says'}."
     )
-    return [tag("p", about, class_="about") if about else None, tag("p", lead, class_="lead"), _lost(run)]
+    return [tag("p", about, class_="about") if about else None, tag("p", lead, class_="lead"), _lost_parties(run)]
 
 
-def _lost(run: Mapping[str, Any]) -> Html | None:
+def _lost_parties(run: Mapping[str, Any]) -> Html | None:
     """The parties that were lost during the run; None where the record names none."""
     lost = run.get("lost")
     if not isinstance(lost, list) or not lost:
         return None
-    said = f"The study went on without {words.listed(lost)}, lost on the way: what was opened is the same."
+    said = f"The study went on without {wording.join_names(lost)}, lost on the way: what was opened is the same."
     return tag("p", said, class_="note")
 
 
 def _figures(run: Mapping[str, Any], statement: Statement, columns: int) -> Html:
-    largest = Largest.of(statement).row
+    largest = LargestEpsilon.of(statement).row
     took, sent, common = number(run.get("seconds")), cost.bytes_sent(run), people(run)
     figures = [
-        (f"largest epsilon {promise.within(statement.trust)}", largest and words.epsilon(largest.epsilon)),
-        ("delta", words.power(statement.delta)),
+        (f"largest epsilon {privacy.within(statement.trust)}", largest and wording.epsilon(largest.epsilon)),
+        ("delta", wording.power(statement.delta)),
         ("columns", f"{columns:,}" if columns else None),
         ("parties", f"{len(statement.trust.owners):,}") if common is None else ("people in common", f"{common:,}"),
-        ("from start to end", None if took is None else words.seconds(took)),
-        (f"sent by {'this party' if run.get('own') else 'everyone'}", None if sent is None else words.size(sent)),
+        ("from start to end", None if took is None else wording.seconds(took)),
+        (f"sent by {'this party' if run.get('own') else 'everyone'}", None if sent is None else wording.size(sent)),
     ]
     small = run.get("words") is True
     looks = {value: "long" if small and value and len(value) > _LONG else None for _, value in figures}
@@ -129,7 +127,7 @@ def _figures(run: Mapping[str, Any], statement: Statement, columns: int) -> Html
     return tag("dl", *shown, class_="figures")
 
 
-def _columns(run: Mapping[str, Any], model: Model, section: Section[Model]) -> int:
+def _columns(run: Mapping[str, Any], model: Model, section: ReportSection[Model]) -> int:
     """The number of columns, from the fitted model or else from the record; 0: not known."""
     known = section.columns(model) if model.fitted else 0
     return known or int(number(mapping(run.get("task")).get("columns")) or 0)
@@ -161,7 +159,7 @@ def enough_people(run: Mapping[str, Any]) -> Html | None:
     return join(*lines, tag("p", note, class_="soft small"))
 
 
-def deviating(run: Mapping[str, Any]) -> Html | None:
+def describe_deviations(run: Mapping[str, Any]) -> Html | None:
     """What was done about participants that deviate; None for records of releases that did nothing about it."""
     found = mapping(run.get("security"))
     said = found.get("sentence")
@@ -210,7 +208,7 @@ def own_part(run: Mapping[str, Any], statement: Statement, view: Assessment | No
         named_values(found),
         *(tag("p", line) for line in sequence(own.get("lines"))),
         None if view is None else _chances(view),
-        _spent(own, statement),
+        _ledger_totals(own, statement),
     )
 
 
@@ -235,19 +233,19 @@ def _chances(view: Assessment) -> Html:
     )
 
 
-def _spent(own: Mapping[str, Any], statement: Statement) -> Html | None:
+def _ledger_totals(own: Mapping[str, Any], statement: Statement) -> Html | None:
     totals = mapping(own.get("totals"))
     if not totals:
         return None
     here = {row.observer.label: row.epsilon for row in statement.rows}
     rows = [
-        (breakable(who, after="+"), words.epsilon(here[who]) if who in here else "–", _total(total))
+        (breakable(who, after="+"), wording.epsilon(here[who]) if who in here else "–", _total(total))
         for who, total in list(totals.items())[:_MOST]
     ]
     studies = number(own.get("studies"))
-    counted = "" if studies is None else f" of {words.counted(int(studies), 'study', 'studies')}"
+    counted = "" if studies is None else f" of {wording.count_noun(int(studies), 'study', 'studies')}"
     caption = (
-        f"Epsilon by this study and by all{counted} in the ledger, at delta {words.power(statement.delta)}, rounded "
+        f"Epsilon by this study and by all{counted} in the ledger, at delta {wording.power(statement.delta)}, rounded "
         "up. What studies cost together is composed, not added."
         f"{_OTHERS.format(own.get('party')) if OTHERS in totals else ''}"
     )
@@ -261,7 +259,7 @@ def _spent(own: Mapping[str, Any], statement: Statement) -> Html | None:
 
 def _total(value: object) -> str:
     found = number(value)
-    return words.epsilon(math.inf if found is None else found)
+    return wording.epsilon(math.inf if found is None else found)
 
 
 def _whole(value: object) -> str | None:

@@ -11,27 +11,27 @@ from pathlib import Path
 from typing import Any, Literal
 
 from colonnade.errors import ColonnadeError, ConnectError, DataError, StudyError, one_code
-from colonnade.models.alignment import keys_of, left_out
+from colonnade.models.alignment import keys_of, rows_left_out
 from colonnade.privacy import Ledger
-from colonnade.protocols.align import Aligning
+from colonnade.protocols.align import AlignmentTask
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.deviating import Deviating
-from colonnade.study.engine.processes import cores
+from colonnade.study.connect import load_identity
+from colonnade.study.engine.processes import count_cores
 from colonnade.study.local import folder_of
-from colonnade.study.meeting import load_identity
-from colonnade.study.policy import PartyConfig
+from colonnade.study.party_config import PartyConfig
 from colonnade.study.record import read_facts
+from colonnade.study.security_summary import SecuritySummary
 from colonnade.study.spec import Study
 from colonnade.tables import Table
 from colonnade.tables.files import LACKS_ID
-from colonnade.tables.keys import Keys
-from colonnade.versions import installed
+from colonnade.tables.keys import TableKeys
+from colonnade.versions import installed_versions
 from colonnade.wire import Identity, probe
-from colonnade.wire.direct import Direct, Ports, told_address
+from colonnade.wire.link_offers import DirectLinkSettings, PortRange, advertised_address
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """The result of one check."""
 
     what: str
@@ -42,21 +42,21 @@ class Check:
         object.__setattr__(self, "detail", one_code(self.detail))
 
 
-def examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
+def examine(study_path: Path, config_path: Path | None) -> Iterator[DoctorCheck]:
     """All checks, one after the other; a check that failed may leave out those after it, and is explained once."""
     told: dict[str, str] = {}
     for check in _checks(study_path, config_path):
         if check.level == "bad" and (before := told.setdefault(check.detail, check.what)) != check.what:
-            yield Check(check.what, "bad", f"not checked: see {before}")
+            yield DoctorCheck(check.what, "bad", f"not checked: see {before}")
         else:
             yield check
 
 
-def examine_party(config: PartyConfig) -> Iterator[Check]:
+def examine_party(config: PartyConfig) -> Iterator[DoctorCheck]:
     """What can be checked of a party before anybody has asked it for a study."""
     yield from _machine()
-    yield _tried("key", lambda: _own_key(config))
-    yield _tried("table", lambda: _own_table(config))
+    yield _try_check("key", lambda: _own_key(config))
+    yield _try_check("table", lambda: _own_table(config))
     yield _ledger(config)
 
 
@@ -71,24 +71,28 @@ def _own_table(config: PartyConfig) -> str:
     return f"{config.source().name} has {len(found)} columns; rows are checked when a study brings a schema"
 
 
-def _machine() -> Iterator[Check]:
-    yield Check("clock", "good", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; compare it with your partners'")
-    yield Check("versions", "good", ", ".join(f"{name} {version}" for name, version in installed().items()))
+def _machine() -> Iterator[DoctorCheck]:
+    yield DoctorCheck("clock", "good", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; compare it with your partners'")
+    yield DoctorCheck(
+        "versions", "good", ", ".join(f"{name} {version}" for name, version in installed_versions().items())
+    )
     threads = os.environ.get("OPENBLAS_NUM_THREADS")
-    yield Check("BLAS threads", "good" if threads == "1" else "unsure", f"{threads or 'not set'}; 1 is fastest here")
+    yield DoctorCheck(
+        "BLAS threads", "good" if threads == "1" else "unsure", f"{threads or 'not set'}; 1 is fastest here"
+    )
 
 
-def _checks(study_path: Path, config_path: Path | None) -> Iterator[Check]:
+def _checks(study_path: Path, config_path: Path | None) -> Iterator[DoctorCheck]:
     yield from _machine()
     try:
         study = Study.load(study_path).runnable()
     except ColonnadeError as error:
-        yield Check("study", "bad", str(error))
+        yield DoctorCheck("study", "bad", str(error))
         return
-    yield Check("study", "good", f"{study.name!r} with {', '.join(study.content.parties)}; digest {study.digest}")
-    yield _tried("plan", lambda: _plan(study))
+    yield DoctorCheck("study", "good", f"{study.name!r} with {', '.join(study.content.parties)}; digest {study.digest}")
+    yield _try_check("plan", lambda: _plan(study))
     yield _security(study)
-    yield _tried("certificates", lambda: f"{len(study.certificates())} certificates match their pins")
+    yield _try_check("certificates", lambda: f"{len(study.certificates())} certificates match their pins")
     for address in study.content.coordinator.lane_hubs:
         yield from _address(address, study.content.limits.attempt)
     if config_path is None:
@@ -96,28 +100,28 @@ def _checks(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     try:
         config = PartyConfig.load(config_path)
     except ColonnadeError as error:
-        yield Check("party", "bad", str(error))
+        yield DoctorCheck("party", "bad", str(error))
         return
-    yield _tried("policy", lambda: _policy(study, config))
+    yield _try_check("policy", lambda: _policy(study, config))
     if config.name not in study.roster.schemas:
         return
     yield _schema(study, config)
-    yield _tried("key", lambda: _key(study, config))
+    yield _try_check("key", lambda: _key(study, config))
     yield from _table(study, config)
     if (kept := study.estimator().brings) is not None:
-        yield _tried(f"kept {kept}", lambda: _kept(study, config))
+        yield _try_check(f"kept {kept}", lambda: _kept(study, config))
     yield _ledger(config)
-    yield _tried("budget", lambda: _budget(study, config))
+    yield _try_check("budget", lambda: _budget(study, config))
     yield _connection(study, config)
     if study.content.coordinator.links == "direct":
         yield from _links(study, config)
 
 
-def _tried(what: str, look: Callable[[], str]) -> Check:
+def _try_check(what: str, look: Callable[[], str]) -> DoctorCheck:
     try:
-        return Check(what, "good", look())
+        return DoctorCheck(what, "good", look())
     except ColonnadeError as error:
-        return Check(what, "bad", str(error))
+        return DoctorCheck(what, "bad", str(error))
 
 
 def _plan(study: Study) -> str:
@@ -126,12 +130,12 @@ def _plan(study: Study) -> str:
     return f"{price}; {committee.system.bits} bits hold the sums" if committee.seats else f"{price}; no committee"
 
 
-def _security(study: Study) -> Check:
+def _security(study: Study) -> DoctorCheck:
     try:
-        found = Deviating.of(study.task)
+        found = SecuritySummary.of(study.task)
     except ColonnadeError as error:
-        return Check("security", "bad", str(error))
-    return Check("security", "unsure" if found.could_be_active else "good", found.sentence)
+        return DoctorCheck("security", "bad", str(error))
+    return DoctorCheck("security", "unsure" if found.could_be_active else "good", found.sentence)
 
 
 def _policy(study: Study, config: PartyConfig) -> str:
@@ -139,10 +143,10 @@ def _policy(study: Study, config: PartyConfig) -> str:
     return f'{config.name} may take part; approval = "{config.approval}"'
 
 
-def _schema(study: Study, config: PartyConfig) -> Check:
+def _schema(study: Study, config: PartyConfig) -> DoctorCheck:
     """Whether somebody will read a schema that the policy does not name."""
     unread = config.approval == "auto-within-budget" and not config.pins_schema(study)
-    return Check("schema", "unsure" if unread else "good", config.schema_news(study))
+    return DoctorCheck("schema", "unsure" if unread else "good", config.schema_news(study))
 
 
 def _key(study: Study, config: PartyConfig) -> str:
@@ -151,28 +155,28 @@ def _key(study: Study, config: PartyConfig) -> str:
     return f"{config.key} belongs to the pinned certificate (mode {mode:o})"
 
 
-def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
+def _table(study: Study, config: PartyConfig) -> Iterator[DoctorCheck]:
     """Check the table, which is read once, and its keys if the study aligns people."""
     task = study.aligning
     try:
         table = config.table(study.roster.schemas[config.name], None if task is None else task.plan)
     except ColonnadeError as error:
         cure = f': write id = "COLUMN" in {config.path.name}' if LACKS_ID in str(error) else ""
-        yield Check("table", "bad", f"{error}{cure}")
+        yield DoctorCheck("table", "bad", f"{error}{cure}")
         return
     yield _fit(table, config)
     if task is None and study.task.rows_fixed:
         yield _count(table.rows, study.task.rows_limit)
     if task is not None:
-        yield _tried("keys", lambda: _keys(task, table, config))
+        yield _try_check("keys", lambda: _keys(task, table, config))
 
 
-def _fit(table: Table, config: PartyConfig) -> Check:
+def _fit(table: Table, config: PartyConfig) -> DoctorCheck:
     """Whether all cells fit the schema; a study maps the others, and only their owner is told."""
     if not (odd := table.report.misfit_lines()):
-        return Check("table", "good", f"{table.rows} rows of {config.source().name} fit the schema")
+        return DoctorCheck("table", "good", f"{table.rows} rows of {config.source().name} fit the schema")
     found = "; ".join(odd)
-    return Check(
+    return DoctorCheck(
         "table", "unsure", f"{table.rows} rows of {config.source().name}; {found}: `colonnade schema check` names rows"
     )
 
@@ -182,16 +186,16 @@ def _kept(study: Study, config: PartyConfig) -> str:
     return f"{config.kept} belongs to {config.name} and to the model of the study"
 
 
-def _count(rows: int, said: int) -> Check:
+def _count(rows: int, said: int) -> DoctorCheck:
     """Check the number of rows: bounds depend on it, so it must be exact."""
     if rows == said:
-        return Check("rows", "good", f"as many as the study says ({said})")
-    return Check(
+        return DoctorCheck("rows", "good", f"as many as the study says ({said})")
+    return DoctorCheck(
         "rows", "bad", f"{rows}, and the study says {said}: set task.rows to the number of people all hold [CO039]"
     )
 
 
-def _keys(task: Aligning, table: Table, config: PartyConfig) -> str:
+def _keys(task: AlignmentTask, table: Table, config: PartyConfig) -> str:
     found = keys_of(table)
     task.check_length(len(found))
     if not found:
@@ -199,27 +203,27 @@ def _keys(task: Aligning, table: Table, config: PartyConfig) -> str:
             "no row has a key, so nobody is common: `colonnade keys` counts what is missing or repeated [DA134]"
         )
     named = ", ".join(f"{part} in column {held.column!r}" for part, held in config.key_columns(task.plan).items())
-    return f"{len(found)} keys, {named} ({task.mode}); {in_counts(found)}"
+    return f"{len(found)} keys, {named} ({task.mode}); {alignment_counts(found)}"
 
 
-def in_counts(found: Keys) -> str:
+def alignment_counts(found: TableKeys) -> str:
     """How many rows are left out, and why."""
-    return f"rows left out: {', '.join(left_out(found.missing, found.repeated)) or 'none'}"
+    return f"rows left out: {', '.join(rows_left_out(found.missing, found.repeated)) or 'none'}"
 
 
-def _ledger(config: PartyConfig) -> Check:
+def _ledger(config: PartyConfig) -> DoctorCheck:
     try:
         if (news := config.ledger_news) is not None:
-            return Check("ledger", "unsure", f"{news}; fine if you expect that, else restore a copy first")
+            return DoctorCheck("ledger", "unsure", f"{news}; fine if you expect that, else restore a copy first")
     except ColonnadeError as error:
-        return Check("ledger", "bad", str(error))
-    return _tried("ledger", lambda: _whole(config.book()))
+        return DoctorCheck("ledger", "bad", str(error))
+    return _try_check("ledger", lambda: _whole(config.open_ledger()))
 
 
 def _whole(book: Ledger) -> str:
     book.verify()
     noted = len(book.entries())
-    counts = f"{noted} {'entry' if noted == 1 else 'entries'}, ended early: {book.ended_early()}"
+    counts = f"{noted} {'entry' if noted == 1 else 'entries'}, ended early: {book.count_aborted_studies()}"
     return f"{book.path} is whole, {counts}; head {book.head}"
 
 
@@ -228,30 +232,32 @@ def _budget(study: Study, config: PartyConfig) -> str:
     return "the caps leave enough for this study"
 
 
-def _address(address: str, attempt: float) -> Iterator[Check]:
+def _address(address: str, attempt: float) -> Iterator[DoctorCheck]:
     host, _, port = address.rpartition(":")
     try:
         socket.getaddrinfo(host, int(port))
     except OSError:
-        yield Check("name", "bad", f"{host} cannot be resolved; check the spelling or the name server [CO040]")
+        yield DoctorCheck("name", "bad", f"{host} cannot be resolved; check the spelling or the name server [CO040]")
         return
     try:
         socket.create_connection((host, int(port)), timeout=attempt).close()
-        yield Check("port", "good", f"something listens at {address}")
+        yield DoctorCheck("port", "good", f"something listens at {address}")
     except OSError:
-        yield Check("port", "unsure", f"nothing listens at {address}: fine unless the coordinator should be up now")
+        yield DoctorCheck(
+            "port", "unsure", f"nothing listens at {address}: fine unless the coordinator should be up now"
+        )
 
 
-def _links(study: Study, config: PartyConfig) -> Iterator[Check]:
+def _links(study: Study, config: PartyConfig) -> Iterator[DoctorCheck]:
     """Whether this party can listen for its peers, and how it reached them in its last run."""
     network = config.content.network
     if network.listen is None:
         said = "nowhere, so only peers that listen are reached directly; [network] listen says where"
-        yield Check("listening", "good" if network.dial else "unsure", said)
+        yield DoctorCheck("listening", "good" if network.dial else "unsure", said)
     else:
-        yield _tried("listening", lambda: _listening(network.direct))
+        yield _try_check("listening", lambda: _listening(network.direct))
         if study.content.lanes is not None:
-            yield _ports_of_workers(network.listen, config.content.compute.workers or cores())
+            yield _ports_of_workers(network.listen, config.content.compute.workers or count_cores())
     try:
         last = read_facts(folder_of(Path("runs") / study.name, config.name))
     except StudyError:
@@ -259,31 +265,31 @@ def _links(study: Study, config: PartyConfig) -> Iterator[Check]:
     workers = last.get("lanes", {}).get("links", {})
     found = last.get("links", {}) | {f"workers of {peer}": facts for peer, facts in workers.items()}
     if not found:
-        yield Check("links", "good", "who is reached directly is known after a run: see links in its run.json")
+        yield DoctorCheck("links", "good", "who is reached directly is known after a run: see links in its run.json")
         return
     said = "; ".join(f"{peer} {_way(facts)}" for peer, facts in found.items())
     everybody = all(facts.get("way") == "direct" for facts in found.values())
-    yield Check("links", "good" if everybody else "unsure", f"in the run of {last.get('started')}: {said}")
+    yield DoctorCheck("links", "good" if everybody else "unsure", f"in the run of {last.get('started')}: {said}")
 
 
-def _ports_of_workers(listen: str, workers: int) -> Check:
-    ports = Ports.read(listen)
+def _ports_of_workers(listen: str, workers: int) -> DoctorCheck:
+    ports = PortRange.parse(listen)
     count = 1 + ports.last - ports.first
     several = "one port" if count == 1 else f"{count:,} ports"
     said = f"{listen} has {several}, and the head and each of {workers:,} workers take one"
     if count > workers:
-        return Check("ports of workers", "good", said)
-    return Check("ports of workers", "unsure", f"{said}: a worker that finds none only dials; name more ports")
+        return DoctorCheck("ports of workers", "good", said)
+    return DoctorCheck("ports of workers", "unsure", f"{said}: a worker that finds none only dials; name more ports")
 
 
-def _listening(direct: Direct) -> str:
-    from colonnade.wire.listener import open_sockets  # it takes long to load
+def _listening(direct: DirectLinkSettings) -> str:
+    from colonnade.wire.direct_links import open_link_sockets  # it takes long to load
 
     listen = direct.listen or ""
-    sockets, port = open_sockets(listen)
+    sockets, port = open_link_sockets(listen)
     for listening in sockets:
         listening.close()
-    return f"{listen} is free; peers are told {told_address(listen, direct.advertise, port)}"
+    return f"{listen} is free; peers are told {advertised_address(listen, direct.advertise, port)}"
 
 
 def _way(facts: dict[str, Any]) -> str:
@@ -291,7 +297,7 @@ def _way(facts: dict[str, Any]) -> str:
     return reached.get(str(facts.get("way")), "through the hub") + (f" ({facts['why']})" if "why" in facts else "")
 
 
-def _connection(study: Study, config: PartyConfig) -> Check:
+def _connection(study: Study, config: PartyConfig) -> DoctorCheck:
     away: list[str] = []  # one that is not up yet must not hide what is wrong with another
     try:
         certificates = study.certificates()
@@ -302,7 +308,7 @@ def _connection(study: Study, config: PartyConfig) -> Check:
             except ConnectError as error:
                 away.append(str(error))
         if away:
-            return Check("connection", "unsure", "; ".join(away))
+            return DoctorCheck("connection", "unsure", "; ".join(away))
     except ColonnadeError as error:
-        return Check("connection", "bad", str(error))
-    return Check("connection", "good", "the coordinator is who the study says, and accepts our certificate")
+        return DoctorCheck("connection", "bad", str(error))
+    return DoctorCheck("connection", "good", "the coordinator is who the study says, and accepts our certificate")

@@ -17,10 +17,10 @@ from typing import Any, TextIO
 from colonnade import errors
 from colonnade.errors import ColonnadeError, ConnectError, Interrupted, PeerLost, PeerStopped, StudyError
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
-from colonnade.protocols.session import spare
-from colonnade.study.engine.processes import cores
-from colonnade.study.forks import Forks, Process, Wanted
-from colonnade.study.policy import ByDigest, PartyConfig
+from colonnade.protocols.session import spare_owners
+from colonnade.study.engine.processes import count_cores
+from colonnade.study.fork_server import ForkServer, ProcessHandle, ProcessRequest
+from colonnade.study.party_config import DigestApproval, PartyConfig
 from colonnade.study.record import read_facts
 from colonnade.study.spec import Study
 
@@ -29,11 +29,11 @@ _LOOK_SECONDS = 0.1
 
 
 @dataclass
-class Child:
+class LocalParticipant:
     """One participant's process, the error that it reported, and its log."""
 
     name: str
-    process: Process
+    process: ProcessHandle
     error: dict[str, Any] | None = None
     log: list[str] = field(default_factory=list)
     output: TextIO | None = None
@@ -47,18 +47,18 @@ def run_local(
     ready: Callable[[], None] | None = None,
     approve: str | None = None,
     again: bool = False,
-    forks: Forks | None = None,
+    forks: ForkServer | None = None,
 ) -> dict[str, Path]:
     """Run a study with local processes; returns all run directories, or raises the error that caused the others.
 
     The coordinator's key lies at ``coordinator/coordinator.key`` beside the study file and each party's
     configuration at ``NAME/party.toml``. The coordinator's run directory is ``out``, the parties' lie in it.
     ``approve`` is the digest of this study, for the parties whose policy says to ask; it is passed on to them, and so
-    is ``again``, for those that took part in it before. ``forks`` starts the processes, which then need not import.
+    is ``again``, for those that took part in it before. ``fork_server`` starts the processes, which then need not import.
     """
     commands = local_commands(study.runnable(), out, approve, again)
-    own = forks or Forks()
-    children: dict[str, Child] = {}
+    own = forks or ForkServer()
+    children: dict[str, LocalParticipant] = {}
     try:
         for name, command in commands.items():
             children[name] = _start(name, command, own)
@@ -73,12 +73,18 @@ def run_local(
 
 
 def _run(
-    study: Study, out: Path, children: Mapping[str, Child], progress: Progress, ready: Callable[[], None] | None
+    study: Study,
+    out: Path,
+    children: Mapping[str, LocalParticipant],
+    progress: Progress,
+    ready: Callable[[], None] | None,
 ) -> dict[str, Path]:
     if ready:
         ready()
     readers = [
-        threading.Thread(target=_listen, args=(child, progress if child.name == COORDINATOR else silent), daemon=True)
+        threading.Thread(
+            target=_read_output, args=(child, progress if child.name == COORDINATOR else silent), daemon=True
+        )
         for child in children.values()
     ]
     for reader in readers:
@@ -133,7 +139,7 @@ def local_commands(study: Study, out: Path, approve: str | None = None, again: b
     configs = local_configs(study)
     for name, config in configs.items():
         # A study that is not approved leads to an error here, before any process starts.
-        config.approved(study, study.statement, None if approve is None else ByDigest(approve))
+        config.approve(study, study.statement, None if approve is None else DigestApproval(approve))
         commands[name] = ["party", str(study.path), str(config.path), *tail, str(folder_of(out, name))]
         commands[name] += [] if approve is None else ["--approve", approve]
         commands[name] += ["--again"] if again else []
@@ -148,12 +154,12 @@ def _workers(configs: Mapping[str, PartyConfig]) -> dict[str, int]:
 
     A lane needs one of everybody, so the coordinator has as many as anyone.
     """
-    usual = max(1, round(cores() / (1 + len(configs))))
+    usual = max(1, round(count_cores() / (1 + len(configs))))
     found = {name: config.content.compute.workers or usual for name, config in configs.items()}
     return found | {COORDINATOR: max(found.values())}
 
 
-def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
+def first_cause(children: Mapping[str, LocalParticipant]) -> ColonnadeError | None:
     """The error that caused the failure of the others; ``None`` if no participant failed."""
     failed = [child for child in children.values() if child.process.returncode != 0]
     if not failed:
@@ -178,21 +184,21 @@ def _went_on_without(out: Path) -> list[str]:
     return list(read_facts(out).get("lost", []))
 
 
-def _start(name: str, command: list[str], forks: Forks) -> Child:
+def _start(name: str, command: list[str], forks: ForkServer) -> LocalParticipant:
     reading, writing = os.pipe()
     nowhere = os.open(os.devnull, os.O_RDONLY)
     try:
-        process = forks.start(Wanted(command, nowhere, writing))
+        process = forks.start(ProcessRequest(command, nowhere, writing))
     except BaseException:
         os.close(reading)
         raise
     finally:
         os.close(writing)
         os.close(nowhere)
-    return Child(name, process, output=open(reading, encoding="utf-8", errors="replace"))
+    return LocalParticipant(name, process, output=open(reading, encoding="utf-8", errors="replace"))
 
 
-def _listen(child: Child, progress: Progress) -> None:
+def _read_output(child: LocalParticipant, progress: Progress) -> None:
     """Read a participant's output: JSON objects, one on each line; all other lines are its log."""
     for line in child.output or ():
         try:
@@ -206,7 +212,7 @@ def _listen(child: Child, progress: Progress) -> None:
             child.error = said
 
 
-def _wait(study: Study, children: Mapping[str, Child]) -> None:
+def _wait(study: Study, children: Mapping[str, LocalParticipant]) -> None:
     """Wait until all have ended; after a failure, only for the time that the study allows."""
     pending, until = dict(children), math.inf
     while pending and time.monotonic() < until:
@@ -217,12 +223,12 @@ def _wait(study: Study, children: Mapping[str, Child]) -> None:
         until = min(until, time.monotonic() + _patience(study, children))
 
 
-def _patience(study: Study, children: Mapping[str, Child]) -> float:
+def _patience(study: Study, children: Mapping[str, LocalParticipant]) -> float:
     """How many seconds to wait for the participants that still run, after one has failed."""
     if children[COORDINATOR].process.returncode not in (None, 0):
         return _GRACE_SECONDS / 2  # without the coordinator nobody can go on
     failed = [child for child in children.values() if child.process.returncode not in (None, 0)]
     # The study may go on without a spare party that ended silently; if it cannot, the others will report it.
-    if any(child.error or child.name not in spare(study.task) for child in failed):
+    if any(child.error or child.name not in spare_owners(study.task) for child in failed):
         return study.content.limits.reconnect + _GRACE_SECONDS
     return math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,34 +13,178 @@ from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_
 from colonnade.errors import DataError, SchemaError
 from colonnade.privacy.ledger.caps import MOST_DAYS
 from colonnade.protocols.align import Mode
-from colonnade.study.compute import ComputePart, size_of
-from colonnade.study.console_part import ConsolePart, Role
-from colonnade.study.keys import Part, checked_path
-from colonnade.study.network import NetworkPart
-from colonnade.study.sections import BudgetPart
-from colonnade.tables.encode import Misfits
-from colonnade.tables.formats import TextFormat
+from colonnade.study.study_file import BudgetSection, FileSection, check_path
+from colonnade.study.worker_options import ComputeSection, parse_size
+from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.keys import KeyColumn
-from colonnade.tables.sources.query import Database, Query
-from colonnade.tables.sources.stores import check_address, is_address
+from colonnade.tables.sources.databases import Database, Query
+from colonnade.tables.sources.object_stores import check_address, is_address
+from colonnade.tables.text_format import TextFormat
+from colonnade.wire.link_offers import DirectLinkSettings, PeerRoute, PortRange, is_address as is_host_and_port
+from colonnade.wire.traffic import PeerTraffic
+
+ConsoleRole = Literal["viewer", "approver"]
+CONSOLE_ADDRESS = "127.0.0.1:8471"
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?")
+
+
+class ConsoleSection(FileSection):
+    """The console of an agent or of the hub; ``console = "ADDRESS:PORT"`` alone says where it is."""
+
+    listen: str = CONSOLE_ADDRESS
+    tls: bool = Field(default=False, strict=True)
+    hosts: tuple[str, ...] = ()
+    trust_header: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,64}$")
+    sources: tuple[str, ...] = Field(default=("127.0.0.1",), alias="from")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _address_alone(cls, given: Any) -> Any:
+        return {"listen": given} if isinstance(given, str) else given
+
+    @field_validator("listen")
+    @classmethod
+    def _address(cls, text: str) -> str:
+        host, _, port = text.rpartition(":")
+        try:
+            ipaddress.ip_address(host.strip("[]"))
+        except ValueError:
+            raise ValueError('must be an address and a port, such as "127.0.0.1:8471" [VA186]') from None
+        if not port.isdecimal() or int(port) > 65535:
+            raise ValueError('must be an address and a port, such as "127.0.0.1:8471" [VA187]')
+        return text
+
+    @field_validator("hosts")
+    @classmethod
+    def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        lower = tuple(host.lower() for host in hosts)
+        if not all(_HOST.fullmatch(host) for host in lower):
+            raise ValueError('must be names as a browser shows them, such as "console.example.org" [VA188]')
+        return lower
+
+    @field_validator("sources")
+    @classmethod
+    def _networks(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
+        for source in sources:
+            try:
+                ipaddress.ip_network(source)
+            except ValueError:
+                raise ValueError(
+                    'must be addresses or networks, such as "127.0.0.1" or "10.0.0.0/24" [VA189]'
+                ) from None
+        return sources
+
+    @model_validator(mode="after")
+    def _reachable(self) -> ConsoleSection:
+        if not self.tls and not ipaddress.ip_address(self.address[0]).is_loopback:
+            raise ValueError(
+                "must listen on a loopback address, or behind a proxy with TLS: say tls = true, and the "
+                "names in hosts [VA190]"
+            )
+        if self.tls and not self.hosts:
+            raise ValueError(
+                'must name in hosts what people type, such as "console.example.org", where tls = true [VA191]'
+            )
+        return self
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port to listen on."""
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    def names(self, port: int) -> tuple[str, ...]:
+        """What a browser may say as the Host, for the port that is listened on."""
+        own = () if self.tls else (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}")
+        return (*own, *self.hosts)
+
+
+class NetworkSection(FileSection):
+    """``[network]``: has a meaning in studies with ``links = "direct"`` alone."""
+
+    listen: str | None = None
+    advertise: str | None = None
+    dial: bool = Field(default=True, strict=True)
+
+    @field_validator("listen")
+    @classmethod
+    def _ports(cls, text: str | None) -> str | None:
+        if text is not None:
+            PortRange.parse(text)
+        return text
+
+    @field_validator("advertise")
+    @classmethod
+    def _dialled(cls, text: str | None) -> str | None:
+        if text is not None and not (is_host_and_port(text) or is_host_and_port(f"{text}:1")):
+            raise ValueError("must be host or host:port, such as bank.example.org or [2001:db8::5]:9400 [VA200]")
+        return text
+
+    @model_validator(mode="after")
+    def _reachable(self) -> NetworkSection:
+        if self.listen is None:
+            if self.advertise is not None:
+                raise ValueError("advertise has no meaning without listen [VA201]")
+            return self
+        ports = PortRange.parse(self.listen)
+        if self.advertise is None and ports.is_wildcard:
+            raise ValueError(
+                f"listen = {self.listen!r} means every address, so advertise must say which peers dial [VA202]"
+            )
+        if self.advertise is not None and is_host_and_port(self.advertise) and ports.first != ports.last:
+            raise ValueError("advertise must be a host without a port where listen has several ports [VA203]")
+        return self
+
+    @property
+    def direct(self) -> DirectLinkSettings:
+        """The same for the wire."""
+        return DirectLinkSettings(self.listen, self.advertise, self.dial)
+
+
+def record_links(ways: Mapping[str, PeerRoute], traffic: Mapping[str, PeerTraffic]) -> dict[str, dict[str, Any]]:
+    """What ``run.json`` says of the way to each peer: which it was, how many bytes went it, and why it was the hub."""
+    return {
+        peer: {
+            "way": "hub" if not way.links else "both" if way.broken_links else "direct",
+            "direct_sent": way.sent,
+            "direct_received": way.received,
+            "hub_sent": traffic[peer].sealed_sent - way.sent,
+            "hub_received": traffic[peer].sealed_received - way.received,
+            "connections": way.links,
+            **({"why": way.reason} if way.broken_links or not way.links else {}),
+        }
+        for peer, way in ways.items()
+    }
+
+
+def bytes_by_way(run: Mapping[str, Any]) -> tuple[int, int]:
+    """How many sealed bytes a participant sent directly, and how many through the hub, by the record of its run."""
+    direct = sum(_byte_count(facts, "direct_sent") for facts in run.get("links", {}).values())
+    return direct, max(sum(_byte_count(facts, "sealed_sent") for facts in run.get("traffic", {}).values()) - direct, 0)
+
+
+def _byte_count(facts: Mapping[str, Any], key: str) -> int:
+    found = facts.get(key, 0)
+    return found if isinstance(found, int) and found > 0 else 0
+
 
 _LEAST_MEMORY = 5 * 10**8
 _SECRET = ("uri", "url", "dsn", "password", "user", "token", "secret")
 
-Approval = Literal["ask", "auto-within-budget", "never"]
+ApprovalMode = Literal["ask", "auto-within-budget", "never"]
 
 
-class CapPart(BudgetPart):
+class CapSection(BudgetSection):
     """``[policy.budget]``: the most that observers may ever learn about this party's people."""
 
 
-class PeriodPart(CapPart):
+class PeriodSection(CapSection):
     """``[[policy.periods]]``: the most that observers may learn from studies that are reserved within these days."""
 
     days: float = Field(gt=0, le=MOST_DAYS, strict=True)
 
 
-class FailuresPart(Part):
+class FailuresSection(FileSection):
     """``[policy.failures]``: how many studies may end early within so many days, before this party takes no more part.
 
     That a study ended early, and when, is visible to everybody, and no epsilon bounds what it tells.
@@ -49,10 +194,10 @@ class FailuresPart(Part):
     days: float = Field(default=30, gt=0, le=MOST_DAYS, strict=True)
 
 
-class PolicyPart(Part):
+class PolicySection(FileSection):
     """``[policy]``: which studies this party takes part in."""
 
-    approval: Approval = "ask"
+    approval: ApprovalMode = "ask"
     tasks: tuple[str, ...]
     columns: tuple[str, ...] | Literal["all"]
     exact: tuple[str, ...] = ()
@@ -62,9 +207,9 @@ class PolicyPart(Part):
     trial: bool = Field(default=False, strict=True, exclude=True)
     again: bool | None = Field(default=None, strict=True, exclude=True)
     schemas: tuple[str, ...] | None = Field(default=None, exclude=True)
-    budget: CapPart
-    periods: tuple[PeriodPart, ...] = ()
-    failures: FailuresPart = Field(default_factory=FailuresPart, exclude=True)
+    budget: CapSection
+    periods: tuple[PeriodSection, ...] = ()
+    failures: FailuresSection = Field(default_factory=FailuresSection, exclude=True)
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -83,7 +228,7 @@ class PolicyPart(Part):
         return schemas
 
 
-class KeyColumnPart(Part):
+class KeyColumnSection(FileSection):
     """``[keys.NAME]``: this party's column for a key of studies, and the format of its dates."""
 
     column: str = Field(min_length=1)
@@ -97,7 +242,7 @@ class KeyColumnPart(Part):
         return {"column": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
-    def _readable(self) -> KeyColumnPart:
+    def _readable(self) -> KeyColumnSection:
         try:
             KeyColumn(self.column, self.format)
         except DataError as error:
@@ -105,46 +250,46 @@ class KeyColumnPart(Part):
         return self
 
 
-class LogPart(Part):
+class LogSection(FileSection):
     """``[agent.log]``: how the agent writes its log."""
 
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-class AgentPart(Part):
+class AgentSection(FileSection):
     """``[agent]``: the standing process of this party."""
 
     federation: str = "FEDERATION.toml"
     folder: str = "agent"
-    console: ConsolePart | Literal[False] = False
+    console: ConsoleSection | Literal[False] = False
     retries: int = Field(default=2, ge=0, le=5, strict=True)
     studies_at_once: int = Field(default=1, ge=1, le=64, strict=True)
     memory: int | Literal[False] = 4 * 10**9
     hours: float = Field(default=12.0, gt=0, le=24 * 31)
     keep_days: float = Field(default=90.0, gt=0, le=36500)
-    people: dict[str, Role] = Field(default_factory=dict)
+    people: dict[str, ConsoleRole] = Field(default_factory=dict)
     scores: dict[str, Any] | None = None
-    log: LogPart = Field(default_factory=LogPart)
+    log: LogSection = Field(default_factory=LogSection)
 
     @field_validator("federation", "folder")
     @classmethod
     def _path(cls, text: str) -> str:
-        return checked_path(text)
+        return check_path(text)
 
     @field_validator("memory", mode="before")
     @classmethod
     def _bytes(cls, given: Any) -> Any:
         if given is False:
             return given
-        if (size := size_of(given)) is None:
+        if (size := parse_size(given)) is None:
             raise ValueError('must be a size such as "4 GB" or "800 MB", or false for no limit [VA208]')
         if size < _LEAST_MEMORY:
             raise ValueError("must be at least 500 MB: a study of any size needs so much [VA209]")
         return size
 
 
-class QueryPart(Part):
+class QuerySection(FileSection):
     """``[data]``: a table that a database answers with. The address of a server is in an environment variable."""
 
     database: Database
@@ -164,21 +309,21 @@ class QueryPart(Part):
         return given
 
     @model_validator(mode="after")
-    def _whole(self) -> QueryPart:
+    def _whole(self) -> QuerySection:
         try:
             if self.file is not None:
-                checked_path(self.file)
-            self.asked(Path())
+                check_path(self.file)
+            self.query_in(Path())
         except DataError as error:
             raise ValueError(f"- {error} [VA211]") from None
         return self
 
-    def asked(self, folder: Path) -> Query:
+    def query_in(self, folder: Path) -> Query:
         """The query, with the path of a file seen from a folder."""
-        return Query(self.query, self.database, self.uri_env, self.file).beside(folder)
+        return Query(self.query, self.database, self.uri_env, self.file).relative_to(folder)
 
 
-class EncoderPart(Part):
+class EncoderSection(FileSection):
     """``[encoder]``: how the encoder is made, and what the party declares about it."""
 
     make: str | None = None
@@ -196,10 +341,10 @@ class EncoderPart(Part):
     @field_validator("weights")
     @classmethod
     def _path(cls, text: str | None) -> str | None:
-        return None if text is None else checked_path(text)
+        return None if text is None else check_path(text)
 
     @model_validator(mode="after")
-    def _whole(self) -> EncoderPart:
+    def _whole(self) -> EncoderSection:
         if self.make is None and self.weights is None:
             raise ValueError("needs make, weights, or both [VA193]")
         if not self.made_without_this_table:
@@ -209,44 +354,44 @@ class EncoderPart(Part):
             )
         return self
 
-    def found(self, config: Path) -> dict[str, Any]:
+    def resolve(self, config: Path) -> dict[str, Any]:
         """The encoder as a model takes it, the path of its weights resolved."""
         weights = None if self.weights is None else config.parent / self.weights
         return {"make": self.make, "weights": weights, "shape": self.shape}
 
 
-class PartyFile(Part):
+class PartyFile(FileSection):
     """The whole file."""
 
     name: str = Field(max_length=63)
-    data: str | QueryPart
-    misfits: Misfits = Field(default="map", exclude=True)
+    data: str | QuerySection
+    misfits: InvalidValues = Field(default="map", exclude=True)
     separator: str | None = Field(default=None, exclude=True)
     encoding: str | None = Field(default=None, exclude=True)
     decimal: str | None = Field(default=None, exclude=True)
     id: str | None = Field(default=None, min_length=1)
-    keys: dict[str, KeyColumnPart] = Field(default_factory=dict)
+    keys: dict[str, KeyColumnSection] = Field(default_factory=dict)
     key: str
     ledger: str
     kept: str | None = None
-    encoder: EncoderPart | None = Field(default=None, exclude=True)
-    policy: PolicyPart
-    agent: AgentPart | None = Field(default=None, exclude=True)
-    network: NetworkPart = Field(default_factory=NetworkPart, exclude=True)
-    compute: ComputePart = Field(default_factory=ComputePart, exclude=True)
+    encoder: EncoderSection | None = Field(default=None, exclude=True)
+    policy: PolicySection
+    agent: AgentSection | None = Field(default=None, exclude=True)
+    network: NetworkSection = Field(default_factory=NetworkSection, exclude=True)
+    compute: ComputeSection = Field(default_factory=ComputeSection, exclude=True)
 
     @field_validator("key", "ledger", "kept")
     @classmethod
     def _path(cls, text: str | None) -> str | None:
-        return None if text is None else checked_path(text)
+        return None if text is None else check_path(text)
 
     @field_validator("data", mode="wrap")
     @classmethod
     def _lies(cls, given: Any, check: ValidatorFunctionWrapHandler) -> Any:
         if isinstance(given, Mapping):  # by itself, so that an error does not name both kinds
-            return QueryPart.model_validate(given)
+            return QuerySection.model_validate(given)
         if not isinstance(given, str) or not is_address(given):
-            return checked_path(given) if isinstance(given, str) else check(given)
+            return check_path(given) if isinstance(given, str) else check(given)
         try:
             check_address(given)
         except DataError as error:
@@ -262,13 +407,13 @@ class PartyFile(Part):
             raise ValueError(f"- {error} [VA213]") from None
         return said
 
-    def lies(self, folder: Path) -> str | Path | Query:
+    def table_source(self, folder: Path) -> str | Path | Query:
         """Where the table is, seen from the folder of the file: a path or a pattern, an address, or a query."""
-        if isinstance(self.data, QueryPart):
-            return self.data.asked(folder)
+        if isinstance(self.data, QuerySection):
+            return self.data.query_in(folder)
         return self.data if is_address(self.data) else folder / self.data
 
     @property
-    def written(self) -> TextFormat:
+    def text_format(self) -> TextFormat:
         """How the table's file is written, where the party says so."""
         return TextFormat(self.separator, self.encoding, self.decimal)

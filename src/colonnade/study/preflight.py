@@ -6,21 +6,20 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.protocols.cost import Load, Loaded
+from colonnade.protocols.cost import ParticipantLoad, TotalLoad
 
 if TYPE_CHECKING:
-    from colonnade.models.outlook import Outlook
-    from colonnade.models.planner import Details
+    from colonnade.models.planner import PlanDetails
+    from colonnade.models.sample_size import SampleSizeForecast
     from colonnade.privacy import Statement
-    from colonnade.privacy.calibrate import Binding
+    from colonnade.privacy.calibrate import BindingBudget
     from colonnade.protocols.task import Task
-    from colonnade.study.alignment.figures import Alignment
-    from colonnade.study.deviating import Deviating
+    from colonnade.study.security_summary import AlignmentEstimate, SecuritySummary
     from colonnade.study.spec import Study
 
 
 @dataclass(frozen=True)
-class RunFigures(Loaded):
+class RunEstimate(TotalLoad):
     """What a run of the study needs, for lists of ``rows`` people."""
 
     rows: int
@@ -33,10 +32,10 @@ class RunFigures(Loaded):
     law: str
     noise_std: float
     noise_on: str
-    loads: tuple[Load, ...]
+    loads: tuple[ParticipantLoad, ...]
 
     @classmethod
-    def of(cls, task: Task, participants: tuple[str, ...], rows: int, joint: int) -> RunFigures:
+    def of(cls, task: Task, participants: tuple[str, ...], rows: int, joint: int) -> RunEstimate:
         """The figures of a task whose joint table has ``joint`` rows."""
         system = task.committee.system if task.committee.seats else None
         return cls(
@@ -64,15 +63,15 @@ class Preflight:
     study: str
     digest: str
     statement: Statement
-    binding: Binding | None
+    binding: BindingBudget | None
     """``None`` where the study has no budget, because the task sets the price."""
-    alignment: Alignment | None
+    alignment: AlignmentEstimate | None
     """``None`` where the parties do not align people."""
-    run: RunFigures | None
+    run: RunEstimate | None
     """``None`` where the study cannot be run."""
-    details: Details
+    details: PlanDetails
     """What depends on the kind."""
-    deviating: Deviating | None = None
+    deviating: SecuritySummary | None = None
     """What is done about participants that deviate; ``None`` where the study cannot be run."""
     direct: bool = False
     """Whether participants that can reach each other connect directly."""
@@ -99,8 +98,7 @@ class Preflight:
 
 def preflight(study: Study, rows: int | None = None) -> Preflight:
     """What a study would cost, for tables of ``rows`` rows (default: the number that it states or allows)."""
-    from colonnade.study.alignment.figures import Alignment
-    from colonnade.study.deviating import Deviating
+    from colonnade.study.security_summary import AlignmentEstimate, SecuritySummary
 
     sized = rows_of(study, rows)
     return Preflight(
@@ -108,16 +106,16 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
         digest=study.digest,
         statement=study.statement,
         binding=study.binding,
-        alignment=Alignment.of(study, sized),
+        alignment=AlignmentEstimate.of(study, sized),
         run=_run(study, sized),
         details=study.planner.details(study.task, study.statement),
-        deviating=Deviating.of(study.task) if study.planner.why_not_run is None else None,
+        deviating=SecuritySummary.of(study.task) if study.planner.why_not_run is None else None,
         direct=study.content.coordinator.links == "direct",
         partitions=study.content.partitions,
     )
 
 
-def outlook(study: Study, rows: int | None = None) -> Outlook | None:
+def outlook(study: Study, rows: int | None = None) -> SampleSizeForecast | None:
     """Whether there are enough people, if there are so many, or as many as the study says; from public numbers alone.
 
     ``None`` where there is no such figure for this kind of study, or the study cannot be run.
@@ -128,7 +126,7 @@ def outlook(study: Study, rows: int | None = None) -> Outlook | None:
     return study.planner.outlook(study.roster, study.task, known)
 
 
-def _run(study: Study, rows: int) -> RunFigures | None:
+def _run(study: Study, rows: int) -> RunEstimate | None:
     from colonnade.protocols.lanes.partitions import filled_length
 
     if study.planner.why_not_run is not None:
@@ -138,7 +136,7 @@ def _run(study: Study, rows: int) -> RunFigures | None:
         # Nobody knows who matched, so the joint table has as many rows as all lists together, in all partitions.
         partitions = study.aligning.partitions
         joint = len(study.content.parties) * partitions * filled_length(study.aligning.pad_to or rows, partitions)
-    return RunFigures.of(study.task, study.participants, rows, joint)
+    return RunEstimate.of(study.task, study.participants, rows, joint)
 
 
 def rows_of(study: Study, asked: int | None) -> int:

@@ -23,15 +23,15 @@ from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import StorageError, StudyError
-from colonnade.harmless import harmless
-from colonnade.models import files
+from colonnade.models import serialization
 from colonnade.privacy import Statement
-from colonnade.versions import installed
+from colonnade.sanitize import sanitize
+from colonnade.versions import installed_versions
 
-KEPT = ("kept.json", "kept.npz")
+KEPT_FILES = ("kept.json", "kept.npz")
 """What a party keeps for itself, by the kind of model."""
 _LONGEST = 2000
-FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", "model.npz", *KEPT, "report.html")
+FILES = ("run.json", "privacy.json", "events.jsonl", "model.json", "model.npz", *KEPT_FILES, "report.html")
 
 
 class RunRecord:
@@ -55,7 +55,7 @@ class RunRecord:
             "status": "running",
             "platform": f"Python {platform.python_version()} on {platform.machine()}",
             "processors": os.cpu_count(),
-            "versions": installed(),
+            "versions": installed_versions(),
         }
         self._write()
 
@@ -79,16 +79,16 @@ class RunRecord:
             return []
         return [name for name in named if Path(name).name == name] if _are_names(named) else []
 
-    def note(self, what: str, **details: Any) -> None:
+    def record_public(self, what: str, **details: Any) -> None:
         """Append one line to ``events.jsonl``; it is on disk when this returns."""
         line = {"time": _now(), "what": what, **_harmless(details)}
         path = self.folder / "events.jsonl"
-        with self._written(path.name), open(path, "a", encoding="utf-8", opener=_private) as file:
+        with self._writing(path.name), open(path, "a", encoding="utf-8", opener=_private) as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def paid(self) -> None:
+    def mark_paid(self) -> None:
         """From now on a line that cannot be written raises no error: ``lost`` says why it is missing."""
         self._paid = True
 
@@ -102,9 +102,9 @@ class RunRecord:
 
     def fail(self, error: str, message: str, exit_code: int) -> None:
         """Record that the run failed, with the sentence that the user saw; raises no error of its own."""
-        self.paid()
-        message = harmless(message, _LONGEST)
-        self.note("failed", error=error, message=message, exit_code=exit_code)
+        self.mark_paid()
+        message = sanitize(message, _LONGEST)
+        self.record_public("failed", error=error, message=message, exit_code=exit_code)
         self._end("failed", {"error": error, "message": message, "exit_code": exit_code})
 
     def add(self, **facts: Any) -> None:
@@ -127,11 +127,11 @@ class RunRecord:
         self._dump("run.json", self._facts)
 
     def _dump(self, name: str, content: Any, *, private: bool = True) -> None:
-        with self._written(name):
+        with self._writing(name):
             write_facts(self.folder / name, content, private=private)
 
     @contextmanager
-    def _written(self, name: str) -> Iterator[None]:
+    def _writing(self, name: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -143,15 +143,15 @@ class RunRecord:
 def _harmless(value: Any) -> Any:
     """The same value; texts in it may come from another participant, or from a file that another wrote."""
     if isinstance(value, Mapping):
-        return {harmless(key): _harmless(item) for key, item in value.items()}
+        return {sanitize(key): _harmless(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_harmless(item) for item in value]
-    return harmless(value, _LONGEST) if isinstance(value, str) else value
+    return sanitize(value, _LONGEST) if isinstance(value, str) else value
 
 
 def write_facts(path: Path, content: Any, *, private: bool = True) -> None:
     """Write a file of a run directory as JSON; raises an OSError."""
-    files.replace_file(path, as_text(content), private=private)
+    serialization.replace_file(path, as_text(content), private=private)
 
 
 def as_text(content: Any) -> bytes:
@@ -164,9 +164,9 @@ def read_facts(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     try:
         content = reading.read_json(path)
-    except reading.Malformed as error:
+    except reading.MalformedFile as error:
         raise StudyError(f"{path} is damaged: {error} [ST577]") from None
-    except reading.Unreadable as error:
+    except reading.UnreadableFile as error:
         raise StudyError(f"{path} cannot be read: {error} [ST578]") from None
     keys = ("phases", "traffic", "links", "alignment")
     inside = [content.get(key, {}) for key in keys] if isinstance(content, dict) else [0]

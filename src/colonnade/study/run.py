@@ -14,30 +14,29 @@ from threadpoolctl import threadpool_limits
 
 from colonnade.errors import NO_PART, ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
 from colonnade.models.base import Estimator
-from colonnade.models.files import replace_private
-from colonnade.mpc.verify.folding import IN_ALL
-from colonnade.privacy import Entry, Ledger
-from colonnade.privacy.ledger.file import at_once
+from colonnade.models.serialization import replace_private
+from colonnade.mpc.verification.inner_products import STUDY_ERROR
+from colonnade.privacy import Ledger, LedgerEntry
+from colonnade.privacy.ledger.storage import kept_open
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
-from colonnade.protocols.session import play
-from colonnade.study.alignment.play import Matching, align_as_coordinator
-from colonnade.study.deviating import Deviating
-from colonnade.study.given import check_folder, digest_of
-from colonnade.study.lanes.asked import AS_WRITTEN, Asked
-from colonnade.study.meeting import ALONE, Place, Watch, join, load_identity, watched
-from colonnade.study.network import recorded
-from colonnade.study.policy import Approve, PartyConfig
+from colonnade.protocols.session import run_role
+from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinator
+from colonnade.study.connect import OWN_HUB, MeetingPoint, PresenceCallback, join, load_identity, watch_presence
+from colonnade.study.party_config import Approval, PartyConfig
+from colonnade.study.party_file import record_links
 from colonnade.study.record import RunRecord
-from colonnade.study.repeats import Again, check_repeat
-from colonnade.study.spec import Study
+from colonnade.study.rerun_policy import RerunDecision, check_rerun
+from colonnade.study.security_summary import SecuritySummary
+from colonnade.study.spec import Study, check_run_folder, digest_of
+from colonnade.study.worker_options import DEFAULT_WORKERS, WorkerOptions
 from colonnade.tables import Table
 from colonnade.wire import Certificate, Endpoint, Hub, Identity
-from colonnade.wire.direct import DIRECTLY, Direct, Told
+from colonnade.wire.link_offers import DIRECTLY, DirectLinkSettings, RouteCallback
 
 if TYPE_CHECKING:
-    from colonnade.study.lanes.heads import Head
+    from colonnade.study.lanes.heads import LanesHead
 
-Tell = Callable[[str], None]
+OperatorCallback = Callable[[str], None]
 """Is told a sentence for the operator."""
 
 
@@ -51,12 +50,12 @@ def run_party(
     out: Path,
     progress: Progress = silent,
     *,
-    approve: Approve | None = None,
-    again: Again = False,
-    place: Place = ALONE,
-    watch: Watch | None = None,
-    tell: Tell = quiet,
-    workers: Asked = AS_WRITTEN,
+    approve: Approval | None = None,
+    again: RerunDecision = False,
+    place: MeetingPoint = OWN_HUB,
+    watch: PresenceCallback | None = None,
+    tell: OperatorCallback = quiet,
+    workers: WorkerOptions = DEFAULT_WORKERS,
 ) -> Estimator:
     """Take part as an owner: check policy and budget, ask for approval, reserve the budget, open the table, then join.
 
@@ -69,42 +68,44 @@ def run_party(
     of a study in lanes.
     """
     config.check_membership(study.runnable())
-    check_folder(study.estimator(), config.kept, out)
+    check_run_folder(study.estimator(), config.kept, out)
     record = RunRecord(out, participant=config.name, study=study.name, digest=study.digest)
     record.add(**place.facts)
-    with _recorded(record):
+    with _record_end(record):
         certificates = study.certificates()
         identity = load_identity(config.key, config.name, certificates)
-        with _excused(study, identity, certificates, place):
-            with at_once(config.ledger):
+        with _excuse_on_error(study, identity, certificates, place):
+            with kept_open(config.ledger):
                 config.check(study)
             task, model, statement = study.task, config.estimator(study), study.statement
-            ledger, entry = _reserved(study, config, record, approve, again)
+            ledger, entry = _reserve_budget(study, config, record, approve, again)
 
         def spend() -> None:
             ledger.mark_sent(entry)
-            record.paid()
-            record.note("first share")
+            record.mark_paid()
+            record.record_public("first share")
 
         with _reservation(ledger, entry, record), ExitStack() as left:
-            with _excused(study, identity, certificates, place):
-                record.note("budget reserved", entry=entry.id, ledger_head=ledger.head)
+            with _excuse_on_error(study, identity, certificates, place):
+                record.record_public("budget reserved", entry=entry.id, ledger_head=ledger.head)
                 if ledger.upgraded:
-                    record.note("ledger upgraded: it was never chained before this study", ledger=str(ledger.path))
-                record.add(ledger={"path": str(ledger.path), "new": ledger.made, "upgraded": ledger.upgraded})
+                    record.record_public(
+                        "ledger upgraded: it was never chained before this study", ledger=str(ledger.path)
+                    )
+                record.add(ledger={"path": str(ledger.path), "new": ledger.created, "upgraded": ledger.upgraded})
                 record.statement(statement)
                 program: Callable[[Any], Any]
-                head, told = None, _told(record, tell)
+                head, told = None, _report_links_to(record, tell)
                 if study.content.lanes is None:
-                    matching = Matching(study, config, _table(study, config, record), record)
+                    matching = OwnerAlignment(study, config, _table(study, config, record), record)
                     program = lambda me: model.owner(me, matching.owner(me), task)  # noqa: E731
                 else:
-                    from colonnade.study.lanes.heads import OwnerHead  # most studies have no lanes
+                    from colonnade.study.lanes.heads import OwnerLanesHead  # most studies have no lanes
 
-                    made = OwnerHead(study, config, model, identity, certificates, place, record, workers, told)
+                    made = OwnerLanesHead(study, config, model, identity, certificates, place, record, workers, told)
                     head = left.enter_context(made)
                     program = head.owner
-            result = _play(
+            result = _run_session(
                 study,
                 join(study, identity, certificates, place, direct=config.content.network.direct, told=told),
                 program,
@@ -115,7 +116,7 @@ def run_party(
                 head=head,
             )
             model.conclude(study.roster, task, result)
-            _keep(model, record)
+            _save_own_part(model, record)
             _save(model, record, config.name)
         _finish(record)
         return model
@@ -127,7 +128,9 @@ def _table(study: Study, config: PartyConfig, record: RunRecord) -> Table:
     table = config.table(study.roster.schemas[config.name], plan)
     misfits = dict(table.report.misfits)
     listed = {} if table.keys is None else {"keys": len(table.keys)}
-    record.note("table checked", rows=table.rows, clipped=table.report.total_clipped, misfits=misfits, **listed)
+    record.record_public(
+        "table checked", rows=table.rows, clipped=table.report.total_clipped, misfits=misfits, **listed
+    )
     record.add(misfits=misfits, rows_held=table.rows)
     return table
 
@@ -140,10 +143,10 @@ def run_coordinator(
     *,
     listen: str | None = None,
     dial: bool = True,
-    place: Place = ALONE,
-    watch: Watch | None = None,
-    tell: Tell = quiet,
-    workers: Asked = AS_WRITTEN,
+    place: MeetingPoint = OWN_HUB,
+    watch: PresenceCallback | None = None,
+    tell: OperatorCallback = quiet,
+    workers: WorkerOptions = DEFAULT_WORKERS,
 ) -> Estimator:
     """Relay messages between the parties and publish the result; with only two parties, also hold shares.
 
@@ -155,34 +158,36 @@ def run_coordinator(
     digest = study.runnable().digest
     record = RunRecord(out, participant=COORDINATOR, study=study.name, digest=digest)
     record.add(**place.facts)
-    with _recorded(record):
+    with _record_end(record):
         certificates = study.certificates()
         identity = load_identity(key, COORDINATOR, certificates)
         record.statement(study.statement)
         model, task = study.estimator(), study.task
 
         def program(me: Any) -> Any:
-            record.note("everyone is here, with the same study")
-            record.paid()
+            record.record_public("everyone is here, with the same study")
+            record.mark_paid()
             if head is not None:
                 return head.coordinator(me)
             align_as_coordinator(me, study, record)
             return model.coordinator(me, task)
 
         with ExitStack() as left:
-            head, lanes, told = None, study.content.lanes is not None, _told(record, tell)
+            head, lanes, told = None, study.content.lanes is not None, _report_links_to(record, tell)
             if not place.room:
                 address, limits = listen or study.content.coordinator.address, study.content.limits.of_hub
                 hub = left.enter_context(Hub(identity, certificates, address, lanes=lanes, **limits))
-                record.note("listening", address=hub.address)
+                record.record_public("listening", address=hub.address)
                 place = replace(place, hub=hub.own_address)
             if lanes:
-                from colonnade.study.lanes.heads import CoordinatorHead
+                from colonnade.study.lanes.heads import CoordinatorLanesHead
 
-                made = CoordinatorHead(study, model, identity, certificates, place, record, workers, told, dial=dial)
+                made = CoordinatorLanesHead(
+                    study, model, identity, certificates, place, record, workers, told, dial=dial
+                )
                 head = left.enter_context(made)
-            endpoint = join(study, identity, certificates, place, direct=Direct(dials=dial), told=told)
-            result = _play(study, endpoint, program, record, progress, watch=watch, head=head)
+            endpoint = join(study, identity, certificates, place, direct=DirectLinkSettings(dials=dial), told=told)
+            result = _run_session(study, endpoint, program, record, progress, watch=watch, head=head)
         _save(model.conclude(study.roster, task, result), record, COORDINATOR)
         _finish(record, **public_facts(study))
         return model
@@ -197,11 +202,11 @@ def public_facts(study: Study) -> dict[str, Any]:
         "columns": {name: list(schema.names) for name, schema in study.roster.schemas.items()},
         "seats": list(task.trust.committee),
         "threshold": task.trust.threshold,
-        "security": Deviating.of(task).to_dict(),
+        "security": SecuritySummary.of(task).to_dict(),
     }
 
 
-def _play(
+def _run_session(
     study: Study,
     place: Endpoint,
     program: Callable[[Any], Any],
@@ -209,13 +214,13 @@ def _play(
     progress: Progress,
     before_sharing: Callable[[], None] | None = None,
     *,
-    watch: Watch | None = None,
-    head: Head | None = None,
+    watch: PresenceCallback | None = None,
+    head: LanesHead | None = None,
 ) -> Any:
-    record.note("connected")
-    with threadpool_limits(limits=1, user_api="blas"), watched(place, watch):
+    record.record_public("connected")
+    with threadpool_limits(limits=1, user_api="blas"), watch_presence(place, watch):
         wait = study.content.limits.join
-        played = play(
+        played = run_role(
             place,
             study.task,
             program,
@@ -226,26 +231,26 @@ def _play(
             processor=time.process_time,  # a participant is a process, whose threads all work for it
         )
     for event in played.revealed:
-        record.note("revealed", event=event.to_dict())
+        record.record_public("revealed", event=event.to_dict())
     phases = {name: asdict(phase) for name, phase in played.phases.items()}
     traffic = {peer: asdict(counts) for peer, counts in place.counters.peers.items()}
     record.add(phases=phases, rounds=place.counters.tally.rounds, traffic=traffic)
-    if place.ways:
-        record.add(links=recorded(place.ways, place.counters.peers))
+    if place.routes:
+        record.add(links=record_links(place.routes, place.counters.peers))
     if claims := played.settled + (0 if head is None else head.claims):
-        record.add(checks={"claims": claims, "error": float(IN_ALL if head is None else head.error)})
+        record.add(checks={"claims": claims, "error": float(STUDY_ERROR if head is None else head.error)})
     if played.lost:
-        record.note("went on without", lost=list(played.lost))
+        record.record_public("went on without", lost=list(played.lost))
         record.add(lost=list(played.lost))
     return played.result
 
 
-def _told(record: RunRecord, tell: Tell) -> Told:
+def _report_links_to(record: RunRecord, tell: OperatorCallback) -> RouteCallback:
     """Records by which way packets go to a peer, and tells the operator when that is the hub."""
 
     def told(peer: str, way: str) -> None:
         with suppress(StorageError):  # a line about the way is no reason to stop
-            record.note("way to a peer", peer=peer, way=way)
+            record.record_public("way to a peer", peer=peer, way=way)
         if way != DIRECTLY:
             tell(f"{peer}: {way}")
 
@@ -253,7 +258,7 @@ def _told(record: RunRecord, tell: Tell) -> Told:
 
 
 @contextmanager
-def _recorded(record: RunRecord) -> Iterator[None]:
+def _record_end(record: RunRecord) -> Iterator[None]:
     """Record how the run ended, also after an error."""
     try:
         yield
@@ -283,7 +288,7 @@ def _save(model: Estimator, record: RunRecord, me: str) -> None:
             if model.recipient is not None
             else "ask another participant for its model.json, which holds the same result"
         )
-        raise _lost(model, target, why, elsewhere) from None
+        raise _result_lost(model, target, why, elsewhere) from None
     if model.recipient != me:
         record.add(result=digest_of(target))
     _publish(model, record)
@@ -301,21 +306,21 @@ def _publish(model: Estimator, record: RunRecord) -> None:
         ) from None
 
 
-def _keep(model: Estimator, record: RunRecord) -> None:
+def _save_own_part(model: Estimator, record: RunRecord) -> None:
     """Write what this party keeps for itself, before the ledger records that the study succeeded."""
     if model.keeps is None:
         return
     target = record.folder / model.kept_file
     try:
-        replace_private(target, model.kept())
+        replace_private(target, model.kept_content())
     except (StudyError, StorageError) as error:
         why = str(error).removeprefix(f"{target} cannot be written: ")
         again = f"run the study, and pay for it, again: nobody else has these {model.keeps}"
-        raise _lost(model, target, why, again) from None
-    record.note(f"own {model.keeps} kept", file=model.kept_file)
+        raise _result_lost(model, target, why, again) from None
+    record.record_public(f"own {model.keeps} kept", file=model.kept_file)
 
 
-def _lost(model: Estimator, target: Path, why: str, elsewhere: str) -> StorageError:
+def _result_lost(model: Estimator, target: Path, why: str, elsewhere: str) -> StorageError:
     lost = StorageError(
         f"the study ended well and stays spent, but {target} cannot be written ({why}): make room, "
         f"and {elsewhere} [SO041]"
@@ -334,44 +339,46 @@ def _finish(record: RunRecord, **facts: Any) -> None:
         )
 
 
-def _reserved(
-    study: Study, config: PartyConfig, record: RunRecord, approve: Approve | None, again: Again
-) -> tuple[Ledger, Entry]:
+def _reserve_budget(
+    study: Study, config: PartyConfig, record: RunRecord, approve: Approval | None, again: RerunDecision
+) -> tuple[Ledger, LedgerEntry]:
     """Check the budget, ask for approval, and reserve the budget in the ledger."""
-    events, trust, limits = config.charged(study), study.trust, (config.caps, config.periods)
-    with at_once(config.ledger):
+    events, trust, limits = config.charged_events(study), study.trust, (config.caps, config.periods)
+    with kept_open(config.ledger):
         if config.note_time():
-            record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
+            record.record_public(
+                "the ledger holds an entry dated later than now; it counts as old as this moment from here on"
+            )
         config.check_budget(study)
-    if (before := check_repeat(study, config, approve, again)) is not None:
-        record.note("runs again", before=before)
-    how = config.approved(study, study.statement, approve)
-    record.note("approved", mode=config.approval, by=how)
+    if (before := check_rerun(study, config, approve, again)) is not None:
+        record.record_public("runs again", before=before)
+    how = config.approve(study, study.statement, approve)
+    record.record_public("approved", mode=config.approval, by=how)
     record.add(approval={"mode": config.approval, "by": how})
     keys = study.keys()
-    with at_once(config.ledger):
-        ledger = config.book()
-        if ledger.made:
-            record.note("new ledger: nothing on record before this study", ledger=str(ledger.path))
+    with kept_open(config.ledger):
+        ledger = config.open_ledger()
+        if ledger.created:
+            record.record_public("new ledger: nothing on record before this study", ledger=str(ledger.path))
         entry = ledger.reserve(study.name, study.digest, events, trust, *limits, keys, early=config.failures)
     return ledger, entry
 
 
 @contextmanager
-def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[None]:
+def _reservation(ledger: Ledger, entry: LedgerEntry, record: RunRecord) -> Iterator[None]:
     """Spend the reservation; give it back only if the study ended before this party's first share."""
     try:
         yield
     except BaseException:
-        record.paid()  # so that the first error is reported, and no later one
+        record.mark_paid()  # so that the first error is reported, and no later one
         with suppress(LedgerError):
-            record.note(_given_back(ledger, entry), entry=entry.id, ledger_head=ledger.head)
+            record.record_public(_given_back(ledger, entry), entry=entry.id, ledger_head=ledger.head)
         raise
     try:
-        with at_once(ledger.path):
+        with kept_open(ledger.path):
             ledger.commit(entry)
             head = ledger.head
-        record.note("budget spent", entry=entry.id, ledger_head=head)
+        record.record_public("budget spent", entry=entry.id, ledger_head=head)
         record.add(ledger_head=head)
     except LedgerError as error:
         raise LedgerError(
@@ -380,7 +387,7 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
         ) from None
 
 
-def _given_back(ledger: Ledger, entry: Entry) -> str:
+def _given_back(ledger: Ledger, entry: LedgerEntry) -> str:
     """Release the reservation if no share was sent; returns a sentence for the record."""
     state = ledger.state(entry)
     if state == "reserved":
@@ -392,7 +399,9 @@ def _given_back(ledger: Ledger, entry: Entry) -> str:
 
 
 @contextmanager
-def _excused(study: Study, identity: Identity, certificates: Mapping[str, Certificate], place: Place) -> Iterator[None]:
+def _excuse_on_error(
+    study: Study, identity: Identity, certificates: Mapping[str, Certificate], place: MeetingPoint
+) -> Iterator[None]:
     """If this party cannot join, tell the others that it takes no part, so that nobody waits for it, and never why."""
     try:
         yield

@@ -1,9 +1,10 @@
-"""The study file: what is computed, by whom, at what price. It is public, and the same for every participant."""
+"""A study as all participants know it: what is computed, by whom, at what price, and about which public model."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -14,18 +15,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, IdentityError, SchemaError, StudyError
-from colonnade.harmless import harmless
 from colonnade.models import registry
-from colonnade.models.files import write_whole
 from colonnade.models.parameters import NAMES_LABEL, NAMES_MODEL
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
+from colonnade.models.score_result import scored_features
+from colonnade.models.serialization import write_whole
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
-from colonnade.privacy.calibrate import Binding, binding
+from colonnade.privacy.calibrate import BindingBudget, binding_budget
 from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.given import digest_of, public_model, without_label
+from colonnade.sanitize import sanitize
 from colonnade.tables import Schema
-from colonnade.tables.wording import full_suggestion, listed
+from colonnade.tables.wording import itemise, suggest_full_name
 from colonnade.wire import Certificate
 
 if TYPE_CHECKING:
@@ -34,20 +35,70 @@ if TYPE_CHECKING:
     from colonnade.models.base import Estimator
     from colonnade.models.planner import Planner
     from colonnade.privacy.observers import Security
-    from colonnade.protocols.align import Aligning
-    from colonnade.protocols.task import Priced, Task
-    from colonnade.study.sections import StudyFile
+    from colonnade.protocols.align import AlignmentTask
+    from colonnade.protocols.task import PricedTask, Task
+    from colonnade.study.study_file import StudyFile
+
+
+def load_public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
+    """The model in a file; an error if studies of this kind cannot use it."""
+    from colonnade.models.base import Estimator
+
+    found = Estimator.load(path)
+    if (why := kind.why_not_about(found)) is not None:
+        raise StudyError(f"{study}: task.model - {path} {why} [ST551]")
+    return found
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, such as that of a public model."""
+    try:
+        return hashlib.sha256(reading.read_bytes(path, reading.MAX_LEARNED_BYTES)).hexdigest()
+    except reading.UnreadableFile as error:
+        raise StudyError(f"{path} cannot be read: {error} [ST552]") from None
+
+
+def drop_label(model: Any, party: str, schema: Schema) -> Schema:
+    """A schema without the columns that the model knows and has no weights for: new people have no label."""
+    used, known = scored_features(model, party), model.schemas_.get(party, schema).names
+    unused = [name for name in schema.names if name in known and name not in used]
+    return schema.without(unused) if used and unused else schema
+
+
+def load_kept_file(model: Estimator, party: str, kept: Path | None, config: Path) -> None:
+    """Give a model what this party kept of an earlier study."""
+    if model.brings is None:
+        return
+    if kept is None:
+        raise StudyError(
+            f"{config.name} of {party} names no kept {model.brings}, which this study is about: add "
+            f'kept = "PATH", the {model.kept_file} that {party} wrote when the model was fitted [ST553]'
+        )
+    model.bring(kept, party)
+    if os.name == "posix" and kept.stat().st_mode & 0o077:
+        raise StudyError(
+            f"{kept} can be read by others, and holds private {model.brings}: run `chmod 600 {kept}` [ST554]"
+        )
+
+
+def check_run_folder(model: Estimator, kept: Path | None, out: Path) -> None:
+    """Raise an error if the run directory holds the kept weights: a run moves the files of an earlier one away."""
+    if model.brings is not None and kept is not None and kept.parent.resolve() == out.resolve():
+        raise StudyError(
+            f"the kept {model.brings} lie in {out}, whose files a new run moves away: choose another --out [ST555]"
+        )
+
 
 TRIAL = (
     "this is a trial: schemas may hold bounds and values that were taken from the data, and what these tell about it "
     "is in no epsilon"
 )
 _NAMED = 100  # characters of a name in a sentence
-UNSAID: Security | None = "semi-honest"
+DEFAULT_SECURITY: Security | None = "semi-honest"
 """What a study file means that does not speak of security: what it meant when it could not, and was agreed on."""
 
 
-_HANDED_ON: dict[Path, Study] = {}
+_PRELOADED_STUDIES: dict[Path, Study] = {}
 """The studies that this process was forked with."""
 
 
@@ -64,9 +115,9 @@ class Study:
     def load(cls, path: str | Path) -> Study:
         """Read and check a study file; an error names the key that is wrong."""
         path = Path(path)
-        if (handed_on := _handed_on(path)) is not None:
+        if (handed_on := _preloaded_study(path)) is not None:
             return handed_on
-        with reading.noted() as read:
+        with reading.record_digests() as read:
             study = cls._load(path)
         if not all(read.values()):
             raise StudyError(f"{path}: a file of this study has changed while it was read; read it again [ST592]")
@@ -77,8 +128,7 @@ class Study:
     def _load(cls, path: Path) -> Study:
         from pydantic import ValidationError  # with it come the forms of all sections, which take long to make
 
-        from colonnade.study.keys import parse_task
-        from colonnade.study.sections import StudyFile
+        from colonnade.study.study_file import StudyFile, parse_task
 
         raw = read_toml(path, "study file")
         if "policy" in raw and "task" not in raw:
@@ -87,7 +137,7 @@ class Study:
             raise StudyError(f"{path} is a schema: name the study file in its place [ST594]")
         section = ""
         try:
-            with naming(path):
+            with name_file_in_errors(path):
                 if "task" in raw:
                     section = "task"
                     raw = raw | {"task": parse_task(raw["task"], path)}
@@ -99,13 +149,13 @@ class Study:
         study._check_label()
         return study
 
-    def hand_on(self) -> None:
+    def keep_for_forks(self) -> None:
         """Plan it now, so that processes forked from this one need not; they load it again if a file has changed."""
-        _HANDED_ON[self.path.absolute()] = self
+        _PRELOADED_STUDIES[self.path.absolute()] = self
         _ = self.digest, self.statement, self.binding
 
     @property
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether every file of it is still as it was when it was loaded."""
         try:
             return all(digest_of(path) == digest for path, digest in self.read.items())
@@ -140,15 +190,15 @@ class Study:
         whole = self.schemas.items()
         schemas = {name: self._selected(name, schema, asked[name]) for name, schema in whole}
         if self.model is not None:
-            schemas = {name: without_label(self.model, name, schema) for name, schema in schemas.items()}
+            schemas = {name: drop_label(self.model, name, schema) for name, schema in schemas.items()}
         committee, align = self.content.committee, self.content.align
-        with naming(self.path):
+        with name_file_in_errors(self.path):
             roster = Roster.of(
                 schemas,
                 committee.seats,
                 committee.threshold,
                 hidden=align is not None and align.hidden,
-                security=self.content.security or UNSAID,
+                security=self.content.security or DEFAULT_SECURITY,
                 inputs=self.content.inputs,
                 noise_missing=self.content.noise_missing,
             )
@@ -159,7 +209,7 @@ class Study:
         return replace(roster, assumptions=told)
 
     @cached_property
-    def aligning(self) -> Aligning | None:
+    def aligning(self) -> AlignmentTask | None:
         """The alignment task, by which parties find their common people; ``None`` where their ids are the same."""
         align, partitions = self.content.align, self.content.partitions
         return None if align is None else align.aligning(self.roster.trust, partitions)
@@ -181,7 +231,7 @@ class Study:
         """That model, read and checked."""
         if self.model_file is None:
             return None
-        return public_model(self.model_file, registry.load(self.content.task.kind), self.path)
+        return load_public_model(self.model_file, registry.load(self.content.task.kind), self.path)
 
     def _check_label(self) -> None:
         """Raise an error unless the label is a column that its party brings to this study."""
@@ -192,18 +242,18 @@ class Study:
             return
         owner, column = owner_of(label, self.roster.schemas)
         if owner is None:
-            hint = full_suggestion(label, columns_of(self.roster.schemas))
+            hint = suggest_full_name(label, columns_of(self.roster.schemas))
             raise StudyError(
-                f"{self.path}: task.label names {harmless(repr(label), _NAMED)}, and no party of the study begins "
+                f"{self.path}: task.label names {sanitize(repr(label), _NAMED)}, and no party of the study begins "
                 f"it{hint} [ST596]"
             )
         if column not in self.roster.schemas[owner].names:
             holders = [f"{name}.{column}" for name, schema in self.roster.schemas.items() if column in schema.names]
-            near = full_suggestion(label, holders or columns_of(self.roster.schemas))
-            brings = listed(self.roster.schemas[owner].names)
+            near = suggest_full_name(label, holders or columns_of(self.roster.schemas))
+            brings = itemise(self.roster.schemas[owner].names)
             hint = near or f"; those it brings are {brings}: add it to the schema and columns of {owner}"
             raise StudyError(
-                f"{self.path}: task.label - {owner} brings no column {harmless(repr(column), _NAMED)} to this "
+                f"{self.path}: task.label - {owner} brings no column {sanitize(repr(column), _NAMED)} to this "
                 f"study{hint} [ST597]"
             )
 
@@ -226,26 +276,26 @@ class Study:
         return self._planner()
 
     def _planner(self) -> Planner:
-        given = self.content.task.parameters_given | self.content.budget.model_dump()
+        given = self.content.task.parameters | self.content.budget.model_dump()
         own = {} if self.model is None else {"model": self.model}
-        with naming(self.path):
+        with name_file_in_errors(self.path):
             return registry.load(self.content.task.kind)(**given | own)
 
     @cached_property
     def task(self) -> Task:
         """The public task, its noise calibrated to the budgets; of a kind without a program only what has a price."""
-        with naming(self.path):
-            task: Task = self.planner.as_asked(self.roster)
+        with name_file_in_errors(self.path):
+            task: Task = self.planner.plan_as_requested(self.roster)
             if self.content.lanes is not None:
-                from colonnade.study.lanes.section import check_task
+                from colonnade.study.study_file import check_lanes
 
-                check_task(task)
+                check_lanes(task)
         return task
 
     @cached_property
-    def binding(self) -> Binding | None:
+    def binding(self) -> BindingBudget | None:
         """The budget that decides the noise; ``None`` where the task sets the price."""
-        return binding(self.events, self.trust, self.budgets) if self.budgets else None
+        return binding_budget(self.events, self.trust, self.budgets) if self.budgets else None
 
     @property
     def trust(self) -> Trust:
@@ -266,9 +316,9 @@ class Study:
     @cached_property
     def statement(self) -> Statement:
         """What the study will cost, for every observer."""
-        return self.stated(self.task)
+        return self.statement_of(self.task)
 
-    def stated(self, task: Priced) -> Statement:
+    def statement_of(self, task: PricedTask) -> Statement:
         """The privacy statement of this study with another task."""
         delta, also = self.content.budget.delta, self.planner.assumptions(self.roster)
         return Statement.of(task.events, task.trust, delta, clipped=task.clipped, also=also)
@@ -290,7 +340,9 @@ class Study:
         if self.content.lanes is None:
             del agreed["lanes"]
         agreed["limits"] = self.content.limits.agreed
-        agreed["task"] = {key: value for key, value in agreed["task"].items() if key not in self.content.task.unsaid}
+        agreed["task"] = {
+            key: value for key, value in agreed["task"].items() if key not in self.content.task.defaulted_keys
+        }
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
         if self.model_file is not None:
             agreed["model"] = self.read.get(self.model_file.absolute()) or digest_of(self.model_file)
@@ -329,10 +381,10 @@ class Study:
         return {name: certificate.key_fingerprint for name, certificate in self.certificates().items()}
 
 
-def _handed_on(path: Path) -> Study | None:
+def _preloaded_study(path: Path) -> Study | None:
     """A study that this process was forked with, if its files are still the same."""
-    study = _HANDED_ON.get(path.absolute())
-    if study is None or not study.unchanged:
+    study = _PRELOADED_STUDIES.get(path.absolute())
+    if study is None or not study.is_unchanged:
         return None
     found = copy(study)
     found.path = path
@@ -340,13 +392,13 @@ def _handed_on(path: Path) -> Study | None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_file_in_errors(path: Path) -> Iterator[None]:
     """Name a file in an error about the values in it."""
     try:
         yield
     except ColonnadeError as error:
         if str(path) not in str(error):
-            error.args = (reading.short(f"{path}: {error}"),)
+            error.args = (reading.shorten(f"{path}: {error}"),)
         raise
 
 
@@ -354,7 +406,7 @@ def is_party_file(path: Path) -> bool:
     """Whether a file is a party's own rather than a study; a file that cannot be read is neither."""
     try:
         raw = reading.read_toml(path)
-    except reading.Unreadable:
+    except reading.UnreadableFile:
         return False
     return "policy" in raw and "task" not in raw
 
@@ -363,9 +415,9 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     """The content of a TOML file; an error says why it cannot be read."""
     try:
         return reading.read_toml(path)
-    except reading.Malformed as error:
+    except reading.MalformedFile as error:
         raise StudyError(f"the {what} {path} is not valid TOML: {error} [ST599]") from None
-    except reading.Unreadable as error:
+    except reading.UnreadableFile as error:
         raise StudyError(f"the {what} {path} cannot be read: {error} [ST600]") from None
 
 
@@ -374,12 +426,12 @@ def first_problem(error: ValidationError, section: str = "") -> str:
     problem = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in (*filter(None, [section]), *problem["loc"]))
     said = problem["msg"].removeprefix("Value error, ")
-    what = _SAID.get(problem["type"], said if problem["type"] == "value_error" else f"- {said}")
-    return f"{reading.short(place, 200)} {reading.short(what)}".lstrip()
+    what = _SENTENCES.get(problem["type"], said if problem["type"] == "value_error" else f"- {said}")
+    return f"{reading.shorten(place, 200)} {reading.shorten(what)}".lstrip()
 
 
 _SECTION = "must be a section with keys of its own"
-_SAID = {
+_SENTENCES = {
     "extra_forbidden": "is not a key that is known here",
     "missing": "is missing",
     "tuple_type": "must be a list, in brackets",
@@ -395,7 +447,7 @@ def write_pins(path: Path, pins: Mapping[str, str]) -> None:
     """Replace the ``[pins]`` table at the end of a study file."""
     try:
         text = reading.read_text(path)
-    except reading.Unreadable as error:
+    except reading.UnreadableFile as error:
         raise StudyError(f"the study file {path} cannot be read: {error} [ST601]") from None
     head, found, rest = text.partition("\n[pins]")
     if found and "\n[" in rest:

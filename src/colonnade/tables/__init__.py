@@ -2,18 +2,21 @@
 
 from typing import TYPE_CHECKING
 
-from colonnade.lazy import exports
+from colonnade.lazy import lazy_exports
 
 # Not with the others below: its name is also the name of its module, which importing would put in its place.
-from colonnade.tables.decode import decode as decode
+from colonnade.tables.encoding import decode as decode
 
 if TYPE_CHECKING:
     from colonnade.tables.coding import (
         CodedRows as CodedRows,
         Coding as Coding,
         ColumnCoding as ColumnCoding,
-        coding_of as coding_of,
+        build_coding as build_coding,
+        data_dictionary as data_dictionary,
         decode_codes as decode_codes,
+        forbidden_codes as forbidden_codes,
+        joint_constraints as joint_constraints,
         joint_names as joint_names,
     )
     from colonnade.tables.columns import (
@@ -25,47 +28,39 @@ if TYPE_CHECKING:
         flag as flag,
         number as number,
     )
-    from colonnade.tables.dataset import Dataset as Dataset
+    from colonnade.tables.constraints import Constraint as Constraint, find_violations as find_violations
+    from colonnade.tables.datasets import Dataset as Dataset, population as population
     from colonnade.tables.dates import Calendar as Calendar, Days as Days, date as date
-    from colonnade.tables.draft import draft_schema as draft_schema
-    from colonnade.tables.encode import Report as Report, encode_columns as encode_columns
-    from colonnade.tables.impossible import Rule as Rule, violations as violations
-    from colonnade.tables.joint import (
-        dictionary as dictionary,
-        impossible_codes as impossible_codes,
-        joint_rules as joint_rules,
-    )
+    from colonnade.tables.encoding import EncodingReport as EncodingReport, encode_columns as encode_columns
     from colonnade.tables.keys import (
         Key as Key,
         KeyColumn as KeyColumn,
         KeyPlan as KeyPlan,
-        Keys as Keys,
+        TableKeys as TableKeys,
         key_columns as key_columns,
     )
-    from colonnade.tables.people import population as population
-    from colonnade.tables.places import Places as Places, Spread as Spread
+    from colonnade.tables.profiling import draft_schema as draft_schema
     from colonnade.tables.reading import read_table as read_table
     from colonnade.tables.schema import Schema as Schema
-    from colonnade.tables.sources.query import Query as Query
+    from colonnade.tables.slots import RowSlots as RowSlots, SlottedRows as SlottedRows
+    from colonnade.tables.sources.databases import Query as Query
     from colonnade.tables.table import Table as Table
 
-__all__, __getattr__, __dir__ = exports(
+__all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "coding": "CodedRows Coding ColumnCoding coding_of decode_codes joint_names",
+        "coding": "CodedRows Coding ColumnCoding build_coding decode_codes joint_names data_dictionary forbidden_codes joint_constraints",
         "columns": "Category Column Flag Number category flag number",
-        "dataset": "Dataset",
+        "constraints": "Constraint find_violations",
+        "datasets": "Dataset population",
         "dates": "Calendar Days date",
-        "draft": "draft_schema",
-        "encode": "Report encode_columns",
-        "impossible": "Rule violations",
-        "joint": "dictionary impossible_codes joint_rules",
-        "keys": "Key KeyColumn KeyPlan Keys key_columns",
-        "people": "population",
-        "places": "Places Spread",
+        "encoding": "EncodingReport encode_columns",
+        "keys": "Key KeyColumn KeyPlan TableKeys key_columns",
+        "profiling": "draft_schema",
         "reading": "read_table",
         "schema": "Schema",
-        "sources.query": "Query",
+        "slots": "RowSlots SlottedRows",
+        "sources.databases": "Query",
         "table": "Table",
     },
 )

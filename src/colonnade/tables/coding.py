@@ -3,7 +3,8 @@
 A category has a code for each of its values, a flag 0 for false and 1 for true, a number one for each of its bins
 (:mod:`~colonnade.tables.bins`). Where the schema says ``missing = "none"``, the last code stands for a missing cell.
 Codes are computed from encoded rows that are not shortened to the schema's clip; :class:`CodedRows` sees to that. A
-category whose encoding is all zeros though no cell may be missing (a misfit that was mapped) has the first code.
+category whose encoding is all zeros though no cell may be missing (an invalid value that was mapped) has the first
+code. The columns of all parties side by side have names, constraints and a dictionary that describes them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, SchemaError
-from colonnade.tables.arrow import pa
+from colonnade.errors import DataError, SchemaError, StudyError
 from colonnade.tables.bins import Bins
+from colonnade.tables.cell_parsing import pa
 from colonnade.tables.columns import Codes, Column, uniform
-from colonnade.tables.encode import Matrix
-from colonnade.tables.places import Places
+from colonnade.tables.constraints import ColumnComparison, Constraint, parse_constraints
+from colonnade.tables.encoding import Matrix
 from colonnade.tables.schema import Schema
+from colonnade.tables.slots import RowSlots
 from colonnade.tables.table import Table
 
 if TYPE_CHECKING:
@@ -110,10 +112,10 @@ class Coding:
         """The codes of encoded rows that were not shortened to a clip: one column for each of the schema's."""
         found = np.empty((len(encoded), len(self.columns)), dtype=np.int64)
         for place, column in enumerate(self.columns):
-            found[:, place] = column.codes(encoded[:, self.schema.places[column.name]])
+            found[:, place] = column.codes(encoded[:, self.schema.encoded_slices[column.name]])
         return found
 
-    def rows(self, table: Table) -> CodedRows:
+    def code_rows(self, table: Table) -> CodedRows:
         """The coded rows of a table that was read under this schema, in the table's order."""
         return CodedRows(self, table)
 
@@ -135,7 +137,7 @@ class CodedRows:
         return self.table.ids
 
     @property
-    def places(self) -> Places | None:
+    def places(self) -> RowSlots | None:
         """The slots of the rows, if the alignment tells nobody who matched."""
         return self.table.places
 
@@ -152,7 +154,7 @@ class CodedRows:
         return np.vstack([self.coding.codes(block) for block in self.table.unclipped().blocks(_BLOCK_ROWS)])
 
 
-def coding_of(schema: Schema, bins: Binning = DEFAULT_BINS) -> Coding:
+def build_coding(schema: Schema, bins: Binning = DEFAULT_BINS) -> Coding:
     """How the columns of a schema are coded; nothing but the schema and ``bins`` decides it.
 
     ``bins`` is the number of bins of every number column, or for some columns their number of bins or a list of edges
@@ -162,7 +164,7 @@ def coding_of(schema: Schema, bins: Binning = DEFAULT_BINS) -> Coding:
     chosen = bins if isinstance(bins, Mapping) else {}
     schema.require(chosen)
     default = DEFAULT_BINS if isinstance(bins, Mapping) else bins
-    return Coding(schema, tuple(_coded(name, column, chosen, default) for name, column in schema.columns.items()))
+    return Coding(schema, tuple(_code_column(name, column, chosen, default) for name, column in schema.columns.items()))
 
 
 def joint_names(schemas: Mapping[str, Schema]) -> tuple[str, ...]:
@@ -192,7 +194,7 @@ def decode_codes(
     """An Arrow table of all parties' columns from their codes, which stand in the order of the parties.
 
     Categories are dictionary-encoded texts, flags booleans, numbers float64 or, if they are whole, int64; a missing
-    cell is null. ``densities`` has for each column the probabilities of its codes, which make the numbers drawn within
+    cell is null. ``bins`` has for each column the probabilities of its codes, which make the numbers drawn within
     neighbouring bins fit together (:meth:`ColumnCoding.cells`), or ``None``.
     """
     columns = [column for coding in codings.values() for column in coding.columns]
@@ -217,8 +219,144 @@ def decode_codes(
     return pa.table(cells, names=list(names))
 
 
-def _coded(name: str, column: Column, chosen: Mapping[str, Any], default: int) -> ColumnCoding:
+def _code_column(name: str, column: Column, chosen: Mapping[str, Any], default: int) -> ColumnCoding:
     try:
         return ColumnCoding(name, column, column.bins(chosen.get(name), default))
     except SchemaError as error:
         raise SchemaError(f"bins of column {name!r}: {error} [SC016]") from None
+
+
+Mask = NDArray[np.bool_]
+_NONE = "does not occur"
+
+
+def joint_constraints(schemas: Mapping[str, Schema], texts: Sequence[str] = ()) -> tuple[Constraint, ...]:
+    """The rules of all schemas, and further ones across parties, which name columns ``party.column``.
+
+    The rules name columns as a table of all parties does (:func:`joint_names`).
+    """
+    called = dict(zip(_full_names(schemas), joint_names(schemas), strict=True))
+    own = [
+        rule.rename({name: called[f"{party}.{name}"] for name in rule.names})
+        for party, schema in schemas.items()
+        for rule in schema.impossible
+    ]
+    try:
+        across = parse_constraints(texts, dict(zip(called, _columns(schemas), strict=True)))
+    except SchemaError as error:
+        raise StudyError(str(error)) from None
+    return tuple(dict.fromkeys([*own, *(rule.rename(called) for rule in across)]))
+
+
+@dataclass(frozen=True)
+class ForbiddenCodes:
+    """Codes that a rule makes impossible: of each of some columns, by its place among all, any that is marked."""
+
+    columns: tuple[int, ...]
+    marked: tuple[Mask, ...]
+
+    def contains(self, codes: Codes) -> Mask:
+        """Which rows of codes of all columns lie in the box."""
+        found = np.ones(len(codes), dtype=np.bool_)
+        for column, marked in zip(self.columns, self.marked, strict=True):
+            found &= marked[codes[:, column]]
+        return found
+
+
+def forbidden_codes(rules: Sequence[Constraint], codings: Mapping[str, Coding]) -> tuple[ForbiddenCodes, ...]:
+    """For each rule the codes all of whose cells break it, where there are any.
+
+    A bin of numbers that only partly meets a comparison is not marked; rows with such codes may break the rule or not,
+    and are looked at as cells (:func:`~colonnade.tables.constraints.find_violations`).
+    """
+    schemas = {party: coding.schema for party, coding in codings.items()}
+    coded = [column for coding in codings.values() for column in coding.columns]
+    places = {name: place for place, name in enumerate(joint_names(schemas))}
+    found = []
+    for rule in rules:
+        marks: dict[int, Mask] = {}
+        for comparison in rule.comparisons:
+            place = places[comparison.name]
+            marked = _certain_codes(comparison, coded[place])
+            marks[place] = marks[place] & marked if place in marks else marked
+        if all(marked.any() for marked in marks.values()):
+            order = sorted(marks)
+            found.append(ForbiddenCodes(tuple(order), tuple(marks[place] for place in order)))
+    return tuple(found)
+
+
+def check_constraints(rules: Sequence[Constraint], codings: Mapping[str, Coding]) -> None:
+    """Refuse a rule that nobody can meet, which says nothing, and rules that leave nobody."""
+    schemas = {party: coding.schema for party, coding in codings.items()}
+    columns = dict(zip(joint_names(schemas), _columns(schemas), strict=True))
+    for rule in rules:
+        if any(not rule.is_satisfiable(name, columns[name]) for name in rule.names):
+            raise StudyError(f"impossible: '{rule}' can be met by nobody; correct it or delete it [ST603]")
+    excluded: dict[int, Mask] = {}
+    for box in forbidden_codes(rules, codings):
+        narrow = [(place, marked) for place, marked in zip(box.columns, box.marked, strict=True) if not marked.all()]
+        if len(narrow) > 1:
+            continue
+        for place, marked in narrow:
+            excluded[place] = excluded.get(place, np.zeros_like(marked)) | marked
+        if not narrow or any(marked.all() for marked in excluded.values()):
+            raise StudyError(
+                "impossible: the rules leave nobody, so there would be no table; correct or delete some [ST604]"
+            )
+
+
+def data_dictionary(codings: Mapping[str, Coding], *, counted: bool = True) -> list[dict[str, Any]]:
+    """What each column of a table of all parties holds, as plain values: one entry a column, in the table's order.
+
+    Where nothing was ``counted`` there is no word of bins and codes, and no cell of the table is missing.
+    """
+    names = iter(joint_names({party: coding.schema for party, coding in codings.items()}))
+    return [
+        {
+            "name": next(names),
+            "party": party,
+            "column": column.name,
+            **column.column.describe(),
+            **(_code_counts(column) if counted else {"missing": _NONE}),
+        }
+        for party, coding in codings.items()
+        for column in coding.columns
+    ]
+
+
+def _code_counts(coded: ColumnCoding) -> dict[str, Any]:
+    missing = coded.missing is not None
+    bins = {} if coded.bins is None else {"bins": list(coded.labels[:-1] if missing else coded.labels)}
+    return {**bins, "codes": coded.size, "missing": "an empty cell" if missing else _NONE}
+
+
+def _certain_codes(comparison: ColumnComparison, coded: ColumnCoding) -> Mask:
+    """The codes all of whose cells meet a comparison."""
+    found = np.zeros(coded.size, dtype=np.bool_)
+    if comparison.value is None:
+        found[coded.missing] = True
+        return found if comparison.operator == "=" else ~found
+    if coded.bins is None:
+        same = np.array([each == comparison.value for each in coded.column.classes])
+        found[: len(same)] = same if comparison.operator == "=" else ~same
+        return found
+    least, most = coded.bins.extremes
+    value = coded.bins.column.value_of(comparison.value)
+    met = {
+        "=": (least == value) & (most == value),
+        "!=": (least > value) | (most < value),
+        "<": most < value,
+        "<=": most <= value,
+        ">": least > value,
+        ">=": least >= value,
+    }
+    found[: len(coded.bins)] = met[comparison.operator]
+    return found
+
+
+def _full_names(schemas: Mapping[str, Schema]) -> list[str]:
+    return [f"{party}.{name}" for party, schema in schemas.items() for name in schema.names]
+
+
+def _columns(schemas: Mapping[str, Schema]) -> list[Column]:
+    return [column for schema in schemas.values() for column in schema.columns.values()]

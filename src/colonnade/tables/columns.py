@@ -3,7 +3,7 @@
 A column is a frozen value. It says everything the encoder needs, so that nothing is ever learned from data. It reads
 its cells, encodes and decodes them, has codes, bounds and middles, is compared with constants, is described in words,
 and writes itself into a TOML file and an ONNX graph. Whoever uses columns asks them, and never which class they have:
-so a new type of column is one class here or elsewhere, and one row in :data:`~colonnade.tables.toml.COLUMN_TYPES`.
+so a new type of column is one class here or elsewhere, and one row in :data:`~colonnade.tables.schema.COLUMN_TYPES`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError
-from colonnade.tables import parse
-from colonnade.tables.arrow import pa
-from colonnade.tables.bins import Bins, bins_of
-from colonnade.tables.parse import Mask, Place
-from colonnade.tables.quantities import (
+from colonnade.tables import cell_parsing
+from colonnade.tables.bins import (
     MAX_WHOLE,
+    Bins,
     Matrix,
     Quantity,
     Scale,
@@ -33,8 +31,10 @@ from colonnade.tables.quantities import (
     check_real,
     check_text,
     list_words,
+    make_bins,
 )
-from colonnade.tables.wording import suggestion
+from colonnade.tables.cell_parsing import CellLocation, Mask, pa
+from colonnade.tables.wording import suggest_name
 
 if TYPE_CHECKING:
     from colonnade.randomness import Stream
@@ -117,21 +117,21 @@ class Column(ABC):
         """The name of the date that the column was made of, where a date has several; otherwise its own."""
         return name.removesuffix(f".{self.part}") if self.part else name
 
-    def decoded(self) -> Column:
+    def decoded_column(self) -> Column:
         """How the cells of a table made from encoded rows are read again."""
         return self
 
     # --- reading and encoding cells
 
     @abstractmethod
-    def read(self, cells: Any, place: Place) -> tuple[Any, Mask]:
+    def read(self, cells: Any, place: CellLocation) -> tuple[Any, Mask]:
         """The values of Arrow cells as an array, and the mask of missing ones; cells that fit nothing are refused."""
 
     @abstractmethod
     def write(self, values: Any, gone: Mask, out: Matrix) -> int:
         """Encode values into ``out``, which holds zeros, where ``gone`` have none; return how many were clipped."""
 
-    def encode(self, cells: Any, place: Place, out: Matrix) -> tuple[int, int, int]:
+    def encode(self, cells: Any, place: CellLocation, out: Matrix) -> tuple[int, int, int]:
         """Write the encoding of cells into ``out``, which holds zeros; return the missing, clipped and unfit counts."""
         values, missing = self.read(cells, place)
         if self.missing == REFUSE:
@@ -142,9 +142,9 @@ class Column(ABC):
             )
         gone = place.without_value(missing)
         clipped = self.write(values, gone, out)
-        if place.unfit is None:
+        if place.invalid is None:
             return int(missing.sum()), clipped, 0
-        return int((missing & ~place.unfit).sum()), clipped, int(place.unfit.sum())
+        return int((missing & ~place.invalid).sum()), clipped, int(place.invalid.sum())
 
     def numeric_values(self, cells: Any) -> NDArray[Any] | None:
         """The values as an array, if they are numbers that many columns can be encoded from together."""
@@ -155,7 +155,7 @@ class Column(ABC):
         """What decides how text is read: columns of one spelling read the same from the same cells."""
         return self
 
-    def parse_text(self, cells: Any, place: Place) -> Any:
+    def parse_text(self, cells: Any, place: CellLocation) -> Any:
         """An Arrow array of cells that are read only once; encoding it gives what encoding the cells gives."""
         return cells
 
@@ -165,12 +165,12 @@ class Column(ABC):
 
     # --- encoded cells
 
-    def known(self, encoded: Matrix) -> Mask:
+    def has_value(self, encoded: Matrix) -> Mask:
         """Which encoded cells stand for a value."""
         return np.ones(len(encoded), dtype=np.bool_)
 
     @abstractmethod
-    def decode(self, encoded: Matrix, place: Place, stream: Stream | None) -> Any:
+    def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """An Arrow array of cells from encoded ones; with a stream, values that are chances are drawn."""
 
     def as_label(self, encoded: Matrix) -> Matrix:
@@ -266,7 +266,7 @@ class Column(ABC):
 
     def tally(self, encoded: Matrix, bars: int) -> NDArray[np.int64]:
         """How many encoded cells fall into each bar; the last one is for cells without a value."""
-        codes = np.where(self.known(encoded), self.codes(encoded), bars - 1)
+        codes = np.where(self.has_value(encoded), self.codes(encoded), bars - 1)
         return np.bincount(codes, minlength=bars)
 
     def label_bars(
@@ -284,7 +284,7 @@ class Column(ABC):
 
     @abstractmethod
     def to_onnx(self, graph: Any, name: str) -> Any:
-        """The encoding of a raw column in a graph of ``colonnade.models.onnx_graph``."""
+        """The encoding of a raw column in a graph of ``colonnade.models.onnx_export``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,9 +345,9 @@ class Number(Quantity, Column):
         """Where a missing cell stays one."""
         return self.may_be_missing
 
-    def read(self, cells: Any, place: Place) -> tuple[Matrix, Mask]:
+    def read(self, cells: Any, place: CellLocation) -> tuple[Matrix, Mask]:
         """The numbers, 0 where a cell has none, and the mask of missing ones."""
-        return parse.numbers(cells, place)
+        return cell_parsing.parse_numbers(cells, place)
 
     def write(self, values: Matrix, gone: Mask, out: Matrix) -> int:
         """Encode numbers, clipped to the bounds and rounded if they are whole; a missing one as the schema says."""
@@ -372,20 +372,20 @@ class Number(Quantity, Column):
 
     def numeric_values(self, cells: Any) -> NDArray[Any] | None:
         """The values, if they are numbers in one chunk and none is null."""
-        return parse.ready_numbers(cells)
+        return cell_parsing.numeric_array(cells)
 
-    def parse_text(self, cells: Any, place: Place) -> Any:
+    def parse_text(self, cells: Any, place: CellLocation) -> Any:
         """Numbers that are written as text; those that have a type keep it."""
-        if not parse.is_text(cells.type):
+        if not cell_parsing.is_text(cells.type):
             return cells
-        values, missing = parse.numbers(cells, place)
+        values, missing = cell_parsing.parse_numbers(cells, place)
         return pa.array(values, mask=place.without_value(missing))
 
-    def known(self, encoded: Matrix) -> Mask:
+    def has_value(self, encoded: Matrix) -> Mask:
         """Which cells are not marked as missing."""
         return np.asarray(encoded[:, 1] <= 0) if self.may_be_missing else np.ones(len(encoded), dtype=np.bool_)
 
-    def decode(self, encoded: Matrix, place: Place, stream: Stream | None) -> Any:
+    def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """Numbers within their bounds; null where the second encoded number is above one half, or above a draw."""
         values = self.decode_values(np.clip(encoded[:, 0], -1.0 if self.signed else 0.0, 1.0))
         missing = encoded[:, 1] > _threshold(encoded, stream) if self.may_be_missing else None
@@ -397,7 +397,7 @@ class Number(Quantity, Column):
 
     def bins(self, asked: int | Sequence[Any] | None, usual: int) -> Bins:
         """As many bins as asked or usual, or those between the edges that are asked, in the column's own units."""
-        return bins_of(self, usual if asked is None else asked)
+        return make_bins(self, usual if asked is None else asked)
 
     def middle(self, norm: Norm) -> float:
         """The middle of the encoded range; of a number and its mark one is zero, and stays so for an L1 norm."""
@@ -415,7 +415,7 @@ class Number(Quantity, Column):
 
     def constant(self, name: str, text: str) -> Any:
         """The number that a text means, within the bounds."""
-        if not re.fullmatch(parse.NUMERAL, text) or not math.isfinite(value := float(text)):
+        if not re.fullmatch(cell_parsing.NUMERAL, text) or not math.isfinite(value := float(text)):
             raise SchemaError(f"{name!r} is a number and cannot be compared with {text!r} [SC060]")
         if not self.low <= value <= self.high:
             raise SchemaError(f"{value:g} lies outside the bounds of {name!r}, {self.low:g} and {self.high:g} [SC061]")
@@ -472,7 +472,7 @@ class Number(Quantity, Column):
 
     def tally(self, encoded: Matrix, bars: int) -> NDArray[np.int64]:
         """How many numbers fall into each bar; missing ones into none."""
-        share = self.to_share(encoded[self.known(encoded), 0])
+        share = self.to_share(encoded[self.has_value(encoded), 0])
         at = np.rint(share * (bars - 1)) if self._each_whole(bars) else np.floor(share * bars)
         return np.bincount(np.minimum(at.astype(np.int64), bars - 1), minlength=bars)
 
@@ -569,9 +569,9 @@ class Category(Column):
         # Bounds on a centred row rest on it: without it the only value would be off.
         return 0 if self.missing == REFUSE and len(self.values) == 1 else len(self.values)
 
-    def read(self, cells: Any, place: Place) -> tuple[Codes, Mask]:
+    def read(self, cells: Any, place: CellLocation) -> tuple[Codes, Mask]:
         """The place of each cell's value, -1 where it has none, and the mask of missing ones."""
-        return parse.codes(cells, self.values, place)
+        return cell_parsing.parse_codes(cells, self.values, place)
 
     def write(self, values: Codes, gone: Mask, out: Matrix) -> int:
         """Encode places one-hot."""
@@ -580,20 +580,20 @@ class Category(Column):
         out[known, values[known]] = 1.0
         return 0
 
-    def parse_text(self, cells: Any, place: Place) -> Any:
+    def parse_text(self, cells: Any, place: CellLocation) -> Any:
         """Codes, null where a cell has none."""
-        codes, _ = parse.codes(cells, self.values, place)
-        return pa.array(codes, mask=codes < 0).cast(parse.code_type(len(self.values)))
+        codes, _ = cell_parsing.parse_codes(cells, self.values, place)
+        return pa.array(codes, mask=codes < 0).cast(cell_parsing.code_type(len(self.values)))
 
     def restore(self, parsed: Any) -> Any:
         """Codes with the values as their dictionary."""
-        return parse.with_values(parsed, self.values)
+        return cell_parsing.attach_dictionary(parsed, self.values)
 
-    def known(self, encoded: Matrix) -> Mask:
+    def has_value(self, encoded: Matrix) -> Mask:
         """Which cells are one of the values."""
         return np.asarray(encoded.max(axis=1) > 0)
 
-    def decode(self, encoded: Matrix, place: Place, stream: Stream | None) -> Any:
+    def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """The value with the largest number, or one that is drawn by its weight; null where there is none."""
         if stream is None:
             return self.cells(self.codes(encoded))
@@ -651,7 +651,7 @@ class Category(Column):
     def constant(self, name: str, text: str) -> Any:
         """One of the values."""
         if text not in self.values:
-            raise SchemaError(f"{name!r} has no value {text!r}{suggestion(text, self.values)} [SC062]")
+            raise SchemaError(f"{name!r} has no value {text!r}{suggest_name(text, self.values)} [SC062]")
         return text
 
     def describe_values(self) -> str:
@@ -698,9 +698,9 @@ class Flag(Column):
         """False, then true."""
         return False, True
 
-    def read(self, cells: Any, place: Place) -> tuple[Mask, Mask]:
+    def read(self, cells: Any, place: CellLocation) -> tuple[Mask, Mask]:
         """Which cells are true, and the mask of missing ones."""
-        return parse.truths(cells, place)
+        return cell_parsing.parse_flags(cells, place)
 
     def write(self, values: Mask, gone: Mask, out: Matrix) -> int:
         """Encode truth as 1 and anything else as 0."""
@@ -708,12 +708,12 @@ class Flag(Column):
         out[:, 0] = values
         return 0
 
-    def parse_text(self, cells: Any, place: Place) -> Any:
+    def parse_text(self, cells: Any, place: CellLocation) -> Any:
         """Truth values, null where a cell has none."""
-        truths, missing = parse.truths(cells, place)
+        truths, missing = cell_parsing.parse_flags(cells, place)
         return pa.array(truths, mask=place.without_value(missing))
 
-    def decode(self, encoded: Matrix, place: Place, stream: Stream | None) -> Any:
+    def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """True where the number is above one half, or above a draw."""
         return pa.array(encoded[:, 0] > _threshold(encoded, stream))
 

@@ -1,8 +1,9 @@
-"""Columns of days: what a schema says of them, and the encoded columns that follow.
+"""Columns of days: what a schema says of them, how cells are read, and the encoded columns that follow.
 
 A date becomes one or several ordinary columns: the days since a public first day, which are a whole number between two
 bounds; the month, of 12 values; the weekday, of 7. So bounds, norms, codes and noise are those of numbers and
-categories, and nothing else needs to know of dates.
+categories, and nothing else needs to know of dates. Cells are read by rules that are the same on every machine: no
+locale, no time zone, no time of day.
 """
 
 from __future__ import annotations
@@ -16,14 +17,113 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import SchemaError
-from colonnade.tables.arrow import pa
+from colonnade.errors import DataError, SchemaError
+from colonnade.tables.bins import Matrix
+from colonnade.tables.cell_parsing import CellLocation, Mask, find_missing, flatten_column, is_text, pa, pc
 from colonnade.tables.columns import NOWHERE, REFUSE, Category, Column, Field, Number
-from colonnade.tables.days import ISO_DATE, check_format, days_of
-from colonnade.tables.parse import Mask, Place, is_text
-from colonnade.tables.quantities import Matrix
 
-Part = Literal["days", "month", "weekday"]
+ISO_DATE = "%Y-%m-%d"
+DATE_FORMATS = (ISO_DATE, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d")
+"""The formats that are recognised in files."""
+TIMED = r"^[0-9]{1,4}[-./][0-9]{1,2}[-./][0-9]{1,4}[T ]+[0-9]{1,2}:"
+
+_STEPS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
+_DIRECTIVE = re.compile("%(.)", re.DOTALL)
+_TIME_OF_DAY = "the cell has a time of day; keep the date alone [DA141]"
+
+
+def check_date_format(format: object) -> None:
+    """Raise unless a format has year, month and day once each, in digits, so that every machine reads it alike."""
+    if not isinstance(format, str):
+        raise SchemaError(f"format must be a text such as {ISO_DATE!r}, not {format!r} [SC045]")
+    found = _DIRECTIVE.findall(format)
+    if sorted(found) != ["Y", "d", "m"] or re.search(r"[0-9%]", _DIRECTIVE.sub("", format)):
+        raise SchemaError(
+            f"format = {format!r} cannot be read: it has %Y, %m and %d once each and signs between them, such as "
+            '"%d.%m.%Y"; names of months, years of two digits and times of day are not read [SC046]'
+        )
+
+
+def date_pattern(format: str) -> str:
+    """A regular expression for texts in a format, with the groups ``Y``, ``m`` and ``d``."""
+    crowded = re.search("%.%", format) is not None
+    digits = {"Y": "{4}", "m": "{2}" if crowded else "{1,2}", "d": "{2}" if crowded else "{1,2}"}
+    parts = re.split("%(.)", format)
+    written = [f"(?P<{part}>[0-9]{digits[part]})" if place % 2 else re.escape(part) for place, part in enumerate(parts)]
+    return "^" + "".join(written) + "$"
+
+
+def parse_days(column: Any, format: str, place: CellLocation) -> tuple[NDArray[np.int64], Mask]:
+    """The day of each cell, counted from 1970-01-01, and the mask of missing ones.
+
+    Those hold 0, and so do the cells that fit nothing.
+    """
+    array = flatten_column(column)
+    kind = array.type
+    if is_text(kind):
+        return _parse_text_days(pc.utf8_trim_whitespace(array.cast(pa.large_string())), format, place)
+    if pa.types.is_null(kind):
+        return np.zeros(len(array), np.int64), np.ones(len(array), bool)
+    if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        raise place.wrong_type(kind, "date")
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        raise DataError(
+            f"{place.source}: column {place.column!r} holds times of a time zone, whose day depends on where one is; "
+            "store dates [DA142]"
+        )
+    missing = np.asarray(array.is_null())
+    steps = _STEPS_A_DAY[kind.unit] if pa.types.is_timestamp(kind) else 86_400_000 if pa.types.is_date64(kind) else 1
+    whole = array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(kind) else array.cast(pa.int64())
+    days, time = np.divmod(np.array(pc.fill_null(whole, 0), dtype=np.int64), steps)
+    place.refuse((time > 0) & ~missing, _TIME_OF_DAY)
+    far = (days < _FIRST_DAY) | (days > _LAST_DAY)
+    place.refuse(far, "the year is not within 1 to 9999; correct the date or leave the cell empty [DA143]")
+    days[missing | far | (time > 0)] = 0
+    return days, missing
+
+
+def guess_date_formats(text: Any) -> list[str]:
+    """The known formats in which every one of these texts is a date; none if there are no texts."""
+    return [each for each in DATE_FORMATS if len(text) and _match_format(text, each)[1].all()]
+
+
+def _parse_text_days(text: Any, format: str, place: CellLocation) -> tuple[NDArray[np.int64], Mask]:
+    missing = find_missing(text)
+    days, fits = _match_format(text, format)
+    bad = ~fits & ~missing
+    if bad.any():  # cells that are only counted need no advice, which tries every format on them
+        place.refuse(bad, "" if place.invalid is not None else _advise(text.filter(pa.array(bad)), format))
+    return days, missing
+
+
+def _match_format(text: Any, format: str) -> tuple[NDArray[np.int64], Mask]:
+    """The day of each text, counted from 1970-01-01, and which texts are one; the others hold 0."""
+    parts = pc.extract_regex(text, date_pattern(format))
+    year, month, day = (
+        np.array(pc.fill_null(pc.cast(pc.struct_field(parts, index), pa.int64()), 0), dtype=np.int64)
+        for index in (parts.type.get_field_index(name) for name in "Ymd")
+    )
+    fits = (year > 0) & (month > 0) & (month <= 12) & (day > 0)
+    months = np.where(fits, (year - 1970) * 12 + month - 1, 0)
+    first, beyond = (at.astype("M8[M]").astype("M8[D]").astype(np.int64) for at in (months, months + 1))
+    fits &= first + day <= beyond
+    return np.where(fits, first + day - 1, 0), fits
+
+
+def _advise(bad: Any, format: str) -> str:
+    """What is wrong with these cells, without a word of what they hold."""
+    if pc.all(pc.match_substring_regex(bad, TIMED)).as_py():
+        return _TIME_OF_DAY
+    if others := guess_date_formats(bad):
+        return (
+            f'the date is not written as format = "{format}" says; the schema can say format = '
+            f'"{others[0]}" instead [DA144]'
+        )
+    return f'the cell is not a date as format = "{format}" writes it; correct it or leave it empty [DA145]'
+
+
+DatePart = Literal["days", "month", "weekday"]
 Day: TypeAlias = datetime.date
 
 MONTHS = (
@@ -48,7 +148,7 @@ _BEFORE_THURSDAY = 3  # 1970-01-01 was one
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-class _Dated:
+class _DateCells:
     """What columns of dates have in common: they are read from text of one format."""
 
     __slots__ = ()
@@ -61,11 +161,11 @@ class _Dated:
         """The format: all parts of a date are read from the same days."""
         return ("date", self.format)
 
-    def parse_text(self, cells: Any, place: Place) -> Any:
+    def parse_text(self, cells: Any, place: CellLocation) -> Any:
         """Days that are written as text; those that have a type keep it."""
         if not is_text(cells.type):
             return cells
-        days, missing = days_of(cells, self.format, place)
+        days, missing = parse_days(cells, self.format, place)
         return pa.array(days.astype(np.int32), mask=place.without_value(missing)).cast(pa.date32())
 
     def restore(self, parsed: Any) -> Any:
@@ -78,7 +178,7 @@ class _Dated:
 
 
 @dataclass(frozen=True, slots=True)
-class Days(_Dated, Number):
+class Days(_DateCells, Number):
     """The days of a date since a public first day; see :func:`date`."""
 
     first: str = "1970-01-01"
@@ -110,13 +210,13 @@ class Days(_Dated, Number):
             found["missing"] = self._stand_in_text()
         return found | self._of_file()
 
-    def decoded(self) -> Days:
+    def decoded_column(self) -> Days:
         """The same days, written as they are in tables of ours."""
         return replace(self, format=ISO_DATE, column="")
 
-    def read(self, cells: Any, place: Place) -> tuple[Matrix, Mask]:
+    def read(self, cells: Any, place: CellLocation) -> tuple[Matrix, Mask]:
         """The days since the first one, and the mask of missing cells."""
-        days, missing = days_of(cells, self.format, place)
+        days, missing = parse_days(cells, self.format, place)
         return (days - np.datetime64(self.first, "D").astype(np.int64)).astype(np.float64), missing
 
     def numeric_values(self, cells: Any) -> None:
@@ -156,10 +256,10 @@ class Days(_Dated, Number):
 
 
 @dataclass(frozen=True, slots=True)
-class Calendar(_Dated, Category):
+class Calendar(_DateCells, Category):
     """The month or the weekday of a date; see :func:`date`."""
 
-    part: Part = "month"
+    part: DatePart = "month"
     format: str = ISO_DATE
     column: str = ""
 
@@ -172,13 +272,13 @@ class Calendar(_Dated, Category):
             found["missing"] = self.missing
         return found | self._of_file()
 
-    def decoded(self) -> Category:
+    def decoded_column(self) -> Category:
         """The names of months or weekdays, as they are in tables of ours."""
         return Category(self.values, self.missing)
 
-    def read(self, cells: Any, place: Place) -> tuple[NDArray[np.int64], Mask]:
+    def read(self, cells: Any, place: CellLocation) -> tuple[NDArray[np.int64], Mask]:
         """The month or the weekday of each cell, counted from 0, and the mask of missing ones."""
-        days, missing = days_of(cells, self.format, place)
+        days, missing = parse_days(cells, self.format, place)
         if self.part == "weekday":
             return (days + _BEFORE_THURSDAY) % 7, missing
         return days.view("M8[D]").astype("M8[M]").astype(np.int64) % 12, missing
@@ -218,7 +318,7 @@ class Date:
             )
         if not isinstance(self.column, str):
             raise SchemaError(f"column must be a text, the name of a column in the file, not {self.column!r} [SC039]")
-        check_format(self.format)
+        check_date_format(self.format)
         if (self.first is None) != (self.last is None) or ("days" in listed and self.first is None):
             raise SchemaError('from and until, the first and the last day, must both be given for as = "days" [SC040]')
         if self.first is not None and self.last is not None:
@@ -269,7 +369,7 @@ class Date:
         return as_day("missing", self.missing)
 
 
-Declared: TypeAlias = Column | Date
+ColumnSpec: TypeAlias = Column | Date
 """What a schema is made of; dates become columns of the other kinds."""
 
 

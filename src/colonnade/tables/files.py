@@ -1,4 +1,7 @@
-"""Columns read from a file or a frame as they are: types are not guessed, and no message shows a cell."""
+"""Columns read from a file or a frame as they are: types are not guessed, and no message shows a cell.
+
+Text goes one way to the parser: it is decompressed, its encoding is checked, and it is turned into UTF-8.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,117 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import DataError
-from colonnade.tables.arrow import pa
-from colonnade.tables.formats import SEPARATORS, UTF_8, TextFormat, advice, likely_encoding, likely_separator, sample
-from colonnade.tables.sources.stored import StoredFile
-from colonnade.tables.stream import BLOCK, TextStream
-from colonnade.tables.wording import listed, suggestion
+from colonnade.tables.cell_parsing import pa
+from colonnade.tables.sources.object_stores import StoredFile
+from colonnade.tables.text_format import (
+    SEPARATORS,
+    UTF_8,
+    TextFormat,
+    advise_format,
+    decode_sample,
+    guess_encoding,
+    guess_separator,
+)
+from colonnade.tables.wording import itemise, suggest_name
+
+BLOCK = 1 << 23
+"""Bytes that Arrow parses at a time; it wants every row to fit in a block."""
+_START = 1 << 20
+_WIDEST = 3  # the most bytes of UTF-8 that a byte of another encoding becomes
+_RETURN = ord("\r")
+
+
+class TextStream(io.RawIOBase):
+    """The text of a file in UTF-8, in parts that never end between the two bytes of a line break, nor in a character.
+
+    If a line break is split between two parts, Arrow keeps only its first byte, even inside a quoted cell. And if Arrow
+    gets a row that is too short and no UTF-8, it prints a traceback of its own. So the text ends before the first part
+    that is not in its encoding, which is kept as ``other``; whoever reads looks at it when the text has ended.
+    """
+
+    def __init__(self, path: Path | StoredFile, text: TextFormat) -> None:
+        self._stream = path.stream() if isinstance(path, StoredFile) else pa.input_stream(str(path))
+        self.start: bytes = self._stream.read(_START)
+        """The first bytes of the file, as they are."""
+        self.undecodable: bytes | None = None
+        """The first part that is not text in the encoding; empty if the file ends within a character."""
+        self._at, self._held, self._broken = 0, b"", b""
+        self._decoder = None if text.utf_8 else codecs.getincrementaldecoder(text.encoding or UTF_8)()
+        self._in_utf_8: codecs.IncrementalDecoder | None = codecs.getincrementaldecoder(UTF_8)()
+        self._beyond_ascii: bytes | None = None
+        self._reading = Lock()  # Arrow reads ahead in a thread of its own
+
+    def readable(self) -> bool:
+        """As for any stream."""
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most so many bytes; none at the end."""
+        with self._reading:
+            part = self._held + (self._next(None) if size < 0 else self._next(max(1, size - len(self._held))))
+            end = len(part) if size < 0 else min(size, len(part))
+            end -= end > 1 and part[end - 1] == _RETURN
+            self._held = part[end:]
+            return part[:end]
+
+    def drain(self) -> None:
+        """Check what is left, and throw it away."""
+        while self.read(BLOCK):
+            pass
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._reading:
+            self._stream.close()
+            super().close()
+
+    def _next(self, size: int | None) -> bytes:
+        """About so many bytes of UTF-8 that are checked; none only at the end."""
+        while self.undecodable is None:
+            raw = self._raw(size if self._decoder is None or size is None else max(1, size // _WIDEST))
+            try:
+                part = self._checked(raw) if self._decoder is None else self._turned(raw, self._decoder)
+            except UnicodeError:
+                self.undecodable = self._broken + raw
+                break
+            if part or not raw:
+                return part
+        return b""
+
+    def _raw(self, size: int | None) -> bytes:
+        first = self.start[self._at : None if size is None else self._at + size]
+        self._at += len(first)
+        # A block that is not full would have less room for a long row.
+        return first + bytes(self._stream.read(None if size is None else size - len(first)))
+
+    def _checked(self, raw: bytes) -> bytes:
+        """UTF-8 without the last character, if that is not whole yet."""
+        if not self._broken and raw.isascii():
+            return raw
+        whole = self._broken + raw
+        _, end = codecs.utf_8_decode(whole, "strict", not raw)
+        self._broken = whole[end:]
+        return whole[:end]
+
+    def _turned(self, raw: bytes, decoder: codecs.IncrementalDecoder) -> bytes:
+        """The same from another encoding; a byte for a letter reads anything, and names would be matched in vain."""
+        part = decoder.decode(raw, final=not raw).encode()
+        if self._beyond_ascii is None and not raw.isascii():
+            self._beyond_ascii = raw
+        if self._in_utf_8 is not None:
+            try:
+                self._in_utf_8.decode(raw, final=not raw)
+            except UnicodeError:
+                self._in_utf_8 = None
+            else:
+                self.undecodable = self._beyond_ascii if not raw else None
+        return part
+
 
 _PARQUET_MAGIC = b"PAR1"
 _BATCH_ROWS = 1 << 15
@@ -28,35 +133,35 @@ _SPREADSHEETS = {
     b"PK\x03\x04": "a spreadsheet (.xlsx, .ods) or a zip archive",
     b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls)",
 }
-AS_USUAL = TextFormat()
+DEFAULT_FORMAT = TextFormat()
 LACKS_ID = ": the id: column"
 """Stands in the error about a table that lacks the column of ids."""
 
-At = Path | StoredFile
+FileLocation = Path | StoredFile
 """Where a file lies: on this machine, or in a store."""
-Chooser = Callable[[Sequence[str]], Sequence[str]]
+ColumnChooser = Callable[[Sequence[str]], Sequence[str]]
 """Takes the names of all columns and returns those to read; raises if a needed one is missing."""
 
 
-def read_columns(source: Any, name: str, choose: Chooser, text: TextFormat = AS_USUAL) -> pa.Table:
+def read_columns(source: Any, name: str, choose: ColumnChooser, text: TextFormat = DEFAULT_FORMAT) -> pa.Table:
     """The chosen columns of a CSV or Parquet file, an Arrow table or a pandas frame; ``text`` is how a CSV is written.
 
     Every cell of a CSV file stays text, so that an id such as 007 stays what it is.
     """
     if isinstance(source, str | Path):
-        with _readable(Path(source), name) as parquet:
+        with _read_errors(Path(source), name) as parquet:
             return _from_parquet(Path(source), name, choose) if parquet else _from_csv(Path(source), name, choose, text)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
-        return source.select(chosen(source.column_names, name, choose))
+        return source.select(choose_columns(source.column_names, name, choose))
     if hasattr(source, "columns") and hasattr(source, "reset_index"):
         return _from_frame(source, name, choose)
     kind = type(source).__name__
     raise DataError(f"{name}: give a CSV or Parquet path, a pyarrow.Table or a pandas frame, not {kind} [DA153]")
 
 
-def need(
+def require_columns(
     wanted: Sequence[str], there: Sequence[str], name: str, *, taken: Sequence[str] = (), advice: str = ""
 ) -> None:
     """Raise unless all wanted columns are there; the error has the advice and a similar name that is not ``taken``."""
@@ -66,46 +171,46 @@ def need(
         return
     free = [column for column in there if column not in set(taken)]
     meant = [column for column in free if column not in other]
-    hint = suggestion(lacking[0], meant) if len(lacking) == 1 else ""
-    what = f"column {lacking[0]!r} is" if len(lacking) == 1 else f"columns {listed(lacking)} are"
-    shown = listed(free if advice and free else there)
+    hint = suggest_name(lacking[0], meant) if len(lacking) == 1 else ""
+    what = f"column {lacking[0]!r} is" if len(lacking) == 1 else f"columns {itemise(lacking)} are"
+    shown = itemise(free if advice and free else there)
     said = f"{name}: {what} not there{advice}{hint or f'; the columns are {shown}'} [DA154]"
-    raise DataError(reading.short(said))
+    raise DataError(reading.shorten(said))
 
 
-def column_names(path: At, name: str, text: TextFormat = AS_USUAL) -> list[str]:
+def column_names(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> list[str]:
     """The columns of a CSV or Parquet file."""
-    with _readable(path, name) as parquet:
+    with _read_errors(path, name) as parquet:
         if not parquet:
             return _text_header(path, name, text)
         with _parquet(path) as opened:
             return list(opened.schema_arrow.names)
 
 
-def schema_of(path: At, name: str, text: TextFormat = AS_USUAL) -> pa.Schema:
+def read_arrow_schema(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> pa.Schema:
     """The columns of a file with the types that they are read as."""
-    with _readable(path, name) as parquet:
+    with _read_errors(path, name) as parquet:
         if not parquet:
             return pa.schema([(column, pa.string()) for column in _text_header(path, name, text)])
         with _parquet(path) as opened:
             return opened.schema_arrow.remove_metadata()
 
 
-def bytes_in_memory(path: At, name: str, choose: Chooser) -> int:
+def estimate_memory(path: FileLocation, name: str, choose: ColumnChooser) -> int:
     """About how much memory the chosen columns of a file would take; of a text file, all of them."""
-    with _readable(path, name) as parquet:
+    with _read_errors(path, name) as parquet:
         if not parquet:
             stored = path.size if isinstance(path, StoredFile) else path.stat().st_size
             return stored * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
         with _parquet(path) as opened:
-            columns = chosen(opened.schema_arrow.names, name, choose)
+            columns = choose_columns(opened.schema_arrow.names, name, choose)
             cells = int(opened.metadata.num_rows) * len(columns)
-            return max(_CELL_BYTES * cells, _stored(opened.metadata, set(columns)))
+            return max(_CELL_BYTES * cells, _uncompressed_size(opened.metadata, set(columns)))
 
 
-def row_groups(path: At, name: str) -> list[int] | None:
+def row_group_sizes(path: FileLocation, name: str) -> list[int] | None:
     """How many bytes each row group of a Parquet file has; ``None`` of a text file."""
-    with _readable(path, name) as parquet:
+    with _read_errors(path, name) as parquet:
         if not parquet:
             return None
         with _parquet(path) as opened:
@@ -113,20 +218,20 @@ def row_groups(path: At, name: str) -> list[int] | None:
             return [int(metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups)]
 
 
-def count_rows(path: At, name: str, text: TextFormat = AS_USUAL) -> int:
+def count_rows(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> int:
     """How many rows a file has; where no cell is quoted and no line is empty, by its line breaks alone."""
-    with _readable(path, name) as parquet:
+    with _read_errors(path, name) as parquet:
         if parquet:
             with _parquet(path) as opened:
                 return int(opened.metadata.num_rows)
         # Lines may turn out not to be rows, and what comes from a store is not fetched twice for a count.
-        if isinstance(path, Path) and (lines := _plain_lines(path, name, text)) is not None:
+        if isinstance(path, Path) and (lines := _count_plain_lines(path, name, text)) is not None:
             return lines - 1
     first = column_names(path, name, text)[:1]
     return sum(int(part.num_rows) for part in read_batches(path, name, first, text))
 
 
-def _plain_lines(path: Path, name: str, text: TextFormat) -> int | None:
+def _count_plain_lines(path: Path, name: str, text: TextFormat) -> int | None:
     """The lines of a text file; ``None`` if they are not its rows and a header, because of quotes or empty lines."""
     lines, last = 0, b"\n"
     with TextStream(path, text) as stream:
@@ -138,35 +243,39 @@ def _plain_lines(path: Path, name: str, text: TextFormat) -> int | None:
             # A part never ends between the two bytes of a line break, but for the last one.
             lines += part.count(b"\n") + part.count(b"\r") - part.count(b"\r\n") - (last + part[:1] == b"\r\n")
             last = part[-1:]
-        _refuse_unsound(stream, [], name, text)
+        _refuse_bad_text(stream, [], name, text)
     return lines + (last not in (b"\n", b"\r"))
 
 
-def likely_format(source: str | Path, name: str) -> TextFormat:
+def guess_file_format(source: str | Path, name: str) -> TextFormat:
     """How a text file looks to be written, where that is not as usual."""
     path = Path(source)
-    with _readable(path, name) as parquet:
+    with _read_errors(path, name) as parquet:
         if parquet:
-            return AS_USUAL
-        with TextStream(path, AS_USUAL) as stream:
-            encoding = likely_encoding(stream.start) or UTF_8
+            return DEFAULT_FORMAT
+        with TextStream(path, DEFAULT_FORMAT) as stream:
+            encoding = guess_encoding(stream.start) or UTF_8
             if encoding == UTF_8:
                 stream.drain()
-                encoding = (likely_encoding(stream.other) if stream.other else None) or UTF_8
-            separator = likely_separator(sample(stream.start, encoding))
+                encoding = (guess_encoding(stream.undecodable) if stream.undecodable else None) or UTF_8
+            separator = guess_separator(decode_sample(stream.start, encoding))
     return TextFormat(
-        None if separator == AS_USUAL.separator_in(path) else separator, None if encoding == UTF_8 else encoding
+        None if separator == DEFAULT_FORMAT.separator_in(path) else separator, None if encoding == UTF_8 else encoding
     )
 
 
 def read_batches(
-    path: At, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL, groups: Sequence[int] | None = None
+    path: FileLocation,
+    name: str,
+    columns: Sequence[str],
+    text: TextFormat = DEFAULT_FORMAT,
+    groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of a file, a few rows at a time, so that only a part of the file is in memory.
 
     ``groups`` are the row groups of a Parquet file that are read, if not all.
     """
-    with _readable(path, name) as parquet:
+    with _read_errors(path, name) as parquet:
         if not parquet:
             yield from _csv_batches(path, name, columns, text)
             return
@@ -176,7 +285,7 @@ def read_batches(
             yield from opened.iter_batches(_BATCH_ROWS, row_groups=some, columns=list(columns), use_threads=False)
 
 
-def _stored(metadata: Any, columns: set[str]) -> int:
+def _uncompressed_size(metadata: Any, columns: set[str]) -> int:
     """The bytes of some columns in a Parquet file once they are decompressed."""
     groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
     parts = (group.column(index) for group in groups for index in range(metadata.num_columns))
@@ -184,7 +293,7 @@ def _stored(metadata: Any, columns: set[str]) -> int:
 
 
 @contextmanager
-def _readable(path: At, name: str) -> Iterator[bool]:
+def _read_errors(path: FileLocation, name: str) -> Iterator[bool]:
     """Give whether a file is Parquet; an error while it is read becomes a :class:`DataError` that shows no cell."""
     if isinstance(path, Path):
         check_regular(path, name)
@@ -212,41 +321,41 @@ def check_regular(path: Path, name: str) -> None:
         raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it [DA159]")
     try:
         reading.check_regular(path)
-    except reading.Unreadable as error:
+    except reading.UnreadableFile as error:
         if error.missing:
             raise DataError(f"{name}: there is no such file; check the path [DA160]") from None
         raise DataError(f"{name}: the file cannot be read: {error} [DA161]") from None
 
 
-def _first_bytes(path: At) -> bytes:
+def _first_bytes(path: FileLocation) -> bytes:
     if isinstance(path, StoredFile):
         return path.start(4)
     with path.open("rb") as opened:
         return opened.read(4)
 
 
-def _parquet(path: At, **options: Any) -> Any:
+def _parquet(path: FileLocation, **options: Any) -> Any:
     return pa.parquet.ParquetFile(path.file() if isinstance(path, StoredFile) else path, **options)
 
 
-def _from_parquet(path: Path, name: str, choose: Chooser) -> pa.Table:
+def _from_parquet(path: Path, name: str, choose: ColumnChooser) -> pa.Table:
     with pa.parquet.ParquetFile(path, memory_map=True) as opened:
-        return opened.read(columns=chosen(opened.schema_arrow.names, name, choose))
+        return opened.read(columns=choose_columns(opened.schema_arrow.names, name, choose))
 
 
-def _from_csv(path: Path, name: str, choose: Chooser, text: TextFormat) -> pa.Table:
+def _from_csv(path: Path, name: str, choose: ColumnChooser, text: TextFormat) -> pa.Table:
     ragged: list[int] = []
     with TextStream(path, text) as stream:
-        wanted = chosen(_header(stream.start, path, name, text), name, choose)
-        with _sound(stream, ragged, name, text):
+        wanted = choose_columns(_header(stream.start, path, name, text), name, choose)
+        with _check_text(stream, ragged, name, text):
             return pa.csv.read_csv(stream, **_csv_options(path, wanted, ragged, text))
 
 
-def _csv_batches(path: At, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
+def _csv_batches(path: FileLocation, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
     ragged: list[int] = []
     with (
         TextStream(path, text) as stream,
-        _sound(stream, ragged, name, text),
+        _check_text(stream, ragged, name, text),
         pa.csv.open_csv(stream, **_csv_options(path, columns, ragged, text)) as opened,
     ):
         for batch in opened:
@@ -256,25 +365,25 @@ def _csv_batches(path: At, name: str, columns: Sequence[str], text: TextFormat) 
 
 
 @contextmanager
-def _sound(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> Iterator[None]:
+def _check_text(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> Iterator[None]:
     """Raise the first of these: the text is in another encoding, a row is too long or too short, Arrow's own error."""
     try:
         yield
     except pa.ArrowException:
-        _refuse_unsound(stream, ragged, name, text)
+        _refuse_bad_text(stream, ragged, name, text)
         raise
-    _refuse_unsound(stream, ragged, name, text)
+    _refuse_bad_text(stream, ragged, name, text)
 
 
-def _refuse_unsound(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> None:
+def _refuse_bad_text(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> None:
     stream.drain()
-    if stream.other is not None:
-        raise DataError(f"{name}: {_other_encoding(stream.other, text)} [DA162]")
+    if stream.undecodable is not None:
+        raise DataError(f"{name}: {_other_encoding(stream.undecodable, text)} [DA162]")
     if ragged:
         raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row [DA163]")
 
 
-def _csv_options(path: At, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
+def _csv_options(path: FileLocation, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
     """How Arrow reads a CSV file; the numbers of rows with too many or too few cells are added to ``ragged``."""
 
     def note(row: Any) -> str:
@@ -296,36 +405,38 @@ def _csv_options(path: At, wanted: Sequence[str], ragged: list[int], text: TextF
 
 def _other_encoding(part: bytes, text: TextFormat) -> str:
     """What to do about bytes that are not in the encoding of their file."""
-    said, likely = text.encoding or UTF_8, likely_encoding(part)
+    said, likely = text.encoding or UTF_8, guess_encoding(part)
     if likely is None or codecs.lookup(likely).name == codecs.lookup(said).name:
         return (
             f"the file holds text that is not {said.upper()} and cannot be read; save it again as CSV in UTF-8 [DA269]"
         )
-    return f"the text is not {said.upper()} but looks like {likely.upper()}; {advice({'encoding': likely})} [DA270]"
+    return (
+        f"the text is not {said.upper()} but looks like {likely.upper()}; {advise_format({'encoding': likely})} [DA270]"
+    )
 
 
-def _text_header(path: At, name: str, text: TextFormat) -> list[str]:
+def _text_header(path: FileLocation, name: str, text: TextFormat) -> list[str]:
     with TextStream(path, text) as stream:
         return _header(stream.start, path, name, text)
 
 
-def _header(start: bytes, path: At, name: str, text: TextFormat) -> list[str]:
+def _header(start: bytes, path: FileLocation, name: str, text: TextFormat) -> list[str]:
     separator = text.separator_in(path)
-    if not text.utf_8 and not start.isascii() and likely_encoding(start) == UTF_8:
+    if not text.utf_8 and not start.isascii() and guess_encoding(start) == UTF_8:
         raise DataError(f"{name}: {_other_encoding(start, text)} [DA164]")
-    whole = sample(start, text.encoding or UTF_8, len(start)).removeprefix("\ufeff")
+    whole = decode_sample(start, text.encoding or UTF_8, len(start)).removeprefix("\ufeff")
     try:
         rows = csv.reader(io.StringIO(whole, newline=""), delimiter=separator)
         header = next((row for row in rows if row), None)
     except csv.Error:
         header = None
     if not header or any("\ufffd" in column or "\x00" in column for column in header):
-        if likely_encoding(start) not in (None, UTF_8 if text.utf_8 else None):
+        if guess_encoding(start) not in (None, UTF_8 if text.utf_8 else None):
             raise DataError(f"{name}: {_other_encoding(start, text)} [DA165]")
         raise DataError(f"{name}: no header was found; the first line must name the columns, in UTF-8 [DA166]")
-    if len(header) == 1 and (likely := likely_separator(whole)) != separator and likely in header[0]:
+    if len(header) == 1 and (likely := guess_separator(whole)) != separator and likely in header[0]:
         what = SEPARATORS[likely]
-        raise DataError(f"{name}: cells seem to be separated by {what}; {advice({'separator': likely})} [DA167]")
+        raise DataError(f"{name}: cells seem to be separated by {what}; {advise_format({'separator': likely})} [DA167]")
     return header
 
 
@@ -335,11 +446,11 @@ def frame_columns(frame: Any) -> list[str]:
     return [str(column) for column in (frame.iloc[:0].reset_index() if named else frame).columns]
 
 
-def _from_frame(frame: Any, name: str, choose: Chooser) -> pa.Table:
+def _from_frame(frame: Any, name: str, choose: ColumnChooser) -> pa.Table:
     if any(level is not None for level in frame.index.names):
         frame = frame.reset_index()
     columns = {}
-    for column in chosen([str(column) for column in frame.columns], name, choose):
+    for column in choose_columns([str(column) for column in frame.columns], name, choose):
         try:
             columns[column] = pa.Array.from_pandas(frame[column])
         except (pa.ArrowException, KeyError, TypeError, ValueError):
@@ -347,13 +458,13 @@ def _from_frame(frame: Any, name: str, choose: Chooser) -> pa.Table:
     return pa.table(columns)
 
 
-def chosen(there: Sequence[str], name: str, choose: Chooser) -> list[str]:
+def choose_columns(there: Sequence[str], name: str, choose: ColumnChooser) -> list[str]:
     """The columns to read; raises if one of them occurs twice."""
     wanted = list(choose(there))
     times = Counter(there)
     twice = [column for column in wanted if times[column] > 1]
     if twice:
         raise DataError(
-            f"{name}: column {reading.short(listed(twice))} appears more than once; rename or delete one [DA169]"
+            f"{name}: column {reading.shorten(itemise(twice))} appears more than once; rename or delete one [DA169]"
         )
     return wanted

@@ -9,8 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.tables.arrow import pa, pc
-from colonnade.tables.parse import Mask, Place, as_whole_numbers, is_text, is_whole, plain
+from colonnade.tables.cell_parsing import (
+    CellLocation,
+    Mask,
+    as_whole_numbers,
+    flatten_column,
+    is_text,
+    is_whole,
+    pa,
+    pc,
+)
 
 _CHUNK = 1 << 16
 
@@ -53,14 +61,14 @@ class Ids(Sequence[str]):
     def __repr__(self) -> str:
         return f"<Ids: {len(self)}>"
 
-    def in_order(self) -> bool:
+    def is_sorted(self) -> bool:
         """Whether every id comes after the one before it, byte by byte."""
         return all(
             pc.all(pc.less(part[:-1], part[1:]), min_count=0).as_py()
             for part in (self._texts_of(start, start + _CHUNK + 1) for start in range(0, len(self), _CHUNK))
         )
 
-    def packed(self, start: int, stop: int) -> tuple[bytes, bytes]:
+    def pack(self, start: int, stop: int) -> tuple[bytes, bytes]:
         """For some of the ids, the number of characters of each as 64-bit numbers, and all characters in UTF-8."""
         texts = self._texts_of(start, stop)
         if not len(texts):
@@ -84,28 +92,28 @@ class Ids(Sequence[str]):
         return self._texts.take(pa.array(self._order[start:stop]))
 
 
-def packed(ids: Sequence[str], start: int, stop: int) -> tuple[bytes, bytes]:
+def pack_ids(ids: Sequence[str], start: int, stop: int) -> tuple[bytes, bytes]:
     """The same as :meth:`Ids.packed`, for any list of ids."""
     if isinstance(ids, Ids):
-        return ids.packed(start, stop)
+        return ids.pack(start, stop)
     part = ids[start:stop]
     return np.fromiter(map(len, part), dtype="<u8").tobytes(), "".join(part).encode()
 
 
-def checked_ids(column: Any, place: Place) -> pa.LargeStringArray:
+def check_ids(column: Any, place: CellLocation) -> pa.LargeStringArray:
     """The ids as text; raises, with row numbers, if one is missing, has blanks around it or is repeated."""
-    ids = as_text(plain(column), place, "id")
-    missing = _where(ids, lambda part: pc.fill_null(pc.equal(part, ""), True))
+    ids = as_text(flatten_column(column), place, "id")
+    missing = _find_ids(ids, lambda part: pc.fill_null(pc.equal(part, ""), True))
     if missing.any():
         raise place.fail(missing, "the id is missing; every row needs one, so fill it or delete the row [DA170]")
-    padded = _where(ids, lambda part: pc.not_equal(pc.utf8_trim_whitespace(part), part))
+    padded = _find_ids(ids, lambda part: pc.not_equal(pc.utf8_trim_whitespace(part), part))
     if padded.any():
         raise place.fail(padded, "the id has blanks around it; remove them, because ids are compared exactly [DA171]")
     _refuse_repeats(ids, place)
     return ids
 
 
-def _where(ids: Any, what: Callable[[Any], Any]) -> Mask:
+def _find_ids(ids: Any, what: Callable[[Any], Any]) -> Mask:
     """Which ids have a property; they are tested some at a time."""
     found = np.zeros(len(ids), dtype=bool)
     for start in range(0, len(ids), _CHUNK):
@@ -115,7 +123,7 @@ def _where(ids: Any, what: Callable[[Any], Any]) -> Mask:
     return found
 
 
-def as_text(array: Any, place: Place, what: str) -> Any:
+def as_text(array: Any, place: CellLocation, what: str) -> Any:
     """Cells as text: texts stay as they are and whole numbers become their digits; ``what`` names them in errors."""
     kind = array.type
     if is_text(kind) or pa.types.is_null(kind) or is_whole(kind):
@@ -129,14 +137,14 @@ def as_text(array: Any, place: Place, what: str) -> Any:
     )
 
 
-def called(columns: Mapping[str, Any], source: str) -> pa.LargeStringArray:
+def name_rows(columns: Mapping[str, Any], source: str) -> pa.LargeStringArray:
     """A party's names for its rows: its cells as text, joined if there are several columns; names may repeat."""
-    cells = [_legible(plain(cells), column, source) for column, cells in columns.items()]
+    cells = [_cell_texts(flatten_column(cells), column, source) for column, cells in columns.items()]
     between = pa.scalar(" | ", pa.large_string())
     return pc.binary_join_element_wise(*cells, between, null_handling="replace", null_replacement="")
 
 
-def _legible(array: Any, column: str, source: str) -> Any:
+def _cell_texts(array: Any, column: str, source: str) -> Any:
     kind = array.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise DataError(f"{source}: the id column {column!r} holds {kind} cells; store text or whole numbers [DA174]")
@@ -147,15 +155,15 @@ def _legible(array: Any, column: str, source: str) -> Any:
     return array.cast(pa.large_string())
 
 
-def sorted_positions(ids: Any) -> NDArray[np.int64]:
+def sort_positions(ids: Any) -> NDArray[np.int64]:
     """The positions that put ids into the order of their bytes."""
     return np.asarray(pc.sort_indices(ids)).view(np.int64)
 
 
-def _refuse_repeats(ids: Any, place: Place) -> None:
-    if Ids(ids).in_order():
+def _refuse_repeats(ids: Any, place: CellLocation) -> None:
+    if Ids(ids).is_sorted():
         return
-    order = sorted_positions(ids)
+    order = sort_positions(ids)
     repeated = np.zeros(len(ids), dtype=bool)
     for start in range(0, len(ids), _CHUNK):
         rows = order[start : start + _CHUNK + 1]

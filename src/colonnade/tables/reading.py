@@ -11,16 +11,14 @@ import numpy as np
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import files
-from colonnade.tables.arrow import pa
-from colonnade.tables.cells import Cells, InMemory, OnDisk
-from colonnade.tables.encode import Misfits
-from colonnade.tables.formats import TextFormat
-from colonnade.tables.ids import called, checked_ids
+from colonnade.tables.cell_parsing import CellLocation, pa
+from colonnade.tables.encoding import InvalidValues
+from colonnade.tables.ids import check_ids, name_rows
 from colonnade.tables.keys import KeyColumn, KeyPlan, collect_keys, key_columns
-from colonnade.tables.parse import Place
 from colonnade.tables.schema import Schema
-from colonnade.tables.sources.opening import name_of, opened, settled
-from colonnade.tables.table import Table
+from colonnade.tables.sources.factory import make_rereadable, open_source, source_name
+from colonnade.tables.table import CellStore, InMemoryCells, OnDiskCells, Table
+from colonnade.tables.text_format import TextFormat
 
 _LARGE = 1 << 28
 _OWN_COLUMNS = "; name this party's own columns under [keys] of its file, or with keys= of its Party"
@@ -35,7 +33,7 @@ def read_table(
     keys: KeyPlan | None = None,
     columns: Mapping[str, KeyColumn] | None = None,
     on_disk: bool | None = None,
-    misfits: Misfits = "refuse",
+    misfits: InvalidValues = "refuse",
     separator: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
@@ -59,23 +57,23 @@ def read_table(
     file.
 
     A cell that the schema has no place for is an error when it is read; with ``misfits="map"`` it is encoded by the
-    public rules of :mod:`~colonnade.tables.encode` and counted in the table's report.
+    public rules of :mod:`~colonnade.tables.encoding` and counted in the table's report.
 
     ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if not as the schema says, or else with
     commas, in UTF-8 and with decimal points.
     """
     asked = TableRequest.of(source, schema, id, name, keys, columns, TextFormat(separator, encoding, decimal), misfits)
-    named, cells = _read(source, asked, on_disk)
-    said, declared = asked.said, asked.schema
+    named, cells = _read_request(source, asked, on_disk)
+    said, declared = asked.source_name, asked.schema
     if keys is not None:
-        found = collect_keys(named, keys, asked.held, said, misfits)
-        ids = called({column: named[column] for column in asked.calling}, said)
+        found = collect_keys(named, keys, asked.key_columns, said, misfits)
+        ids = name_rows({column: named[column] for column in asked.naming_columns}, said)
         return Table(cells, ids, declared, source=said, keys=found, misfits=misfits)
     numbers = range(1, named.num_rows + 1)
     if id is None:
         ids = pa.array(np.asarray(numbers)).cast(pa.large_string())
     else:
-        ids = checked_ids(named[id], Place(said, id, numbers))
+        ids = check_ids(named[id], CellLocation(said, id, numbers))
     return Table(cells, ids, declared, source=said, misfits=misfits, named=id is not None)
 
 
@@ -83,12 +81,12 @@ def read_table(
 class TableRequest:
     """What a party's table is to be read as: how errors call it, its schema, its ids, its key's columns."""
 
-    said: str
+    source_name: str
     schema: Schema
     id: str | None
-    plan: KeyPlan | None
-    held: Mapping[str, KeyColumn]
-    misfits: Misfits
+    key_plan: KeyPlan | None
+    key_columns: Mapping[str, KeyColumn]
+    misfits: InvalidValues
 
     @classmethod
     def of(
@@ -100,59 +98,63 @@ class TableRequest:
         keys: KeyPlan | None,
         columns: Mapping[str, KeyColumn] | None,
         text: TextFormat,
-        misfits: Misfits,
+        misfits: InvalidValues,
     ) -> TableRequest:
         """From what :func:`read_table` takes; nothing is read yet."""
-        declared = (schema if isinstance(schema, Schema) else Schema.load(schema)).written(text)
-        said = name or name_of(source)
+        declared = (schema if isinstance(schema, Schema) else Schema.load(schema)).with_text_format(text)
+        said = name or source_name(source)
         _refuse_shared(declared, [] if id is None else [id], said, "id")
         held = {} if keys is None else dict(key_columns(keys.keys, {}, id, said) if columns is None else columns)
         found = cls(said, declared, id, keys, held, misfits)
-        _refuse_shared(declared, found.parts, said, "key")
+        _refuse_shared(declared, found.key_parts, said, "key")
         return found
 
     @property
-    def parts(self) -> list[str]:
+    def key_parts(self) -> list[str]:
         """The columns of the key."""
-        return [] if self.plan is None else list(dict.fromkeys(self.held[key.name].column for key in self.plan.keys))
+        return (
+            []
+            if self.key_plan is None
+            else list(dict.fromkeys(self.key_columns[key.name].column for key in self.key_plan.keys))
+        )
 
     @property
-    def calling(self) -> list[str]:
+    def naming_columns(self) -> list[str]:
         """The columns that name a row: that of the ids, or else those of the key."""
-        return self.parts if self.id is None else [self.id]
+        return self.key_parts if self.id is None else [self.id]
 
     @property
-    def naming(self) -> list[str]:
+    def identifying_columns(self) -> list[str]:
         """The columns that identify a row; without any, another one tells how many rows there are."""
-        return list(dict.fromkeys([*self.calling, *self.parts])) or list(self.schema.sources[:1])
+        return list(dict.fromkeys([*self.naming_columns, *self.key_parts])) or list(self.schema.sources[:1])
 
     @property
     def columns(self) -> list[str]:
         """All columns to read."""
-        return list(dict.fromkeys([*self.naming, *self.schema.sources]))
+        return list(dict.fromkeys([*self.identifying_columns, *self.schema.sources]))
 
     def choose(self, there: Sequence[str]) -> Sequence[str]:
         """The same, if they are among those that are there."""
         ids = [] if self.id is None else [self.id]
-        files.need(ids, there, f"{self.said}: the id", taken=[*self.parts, *self.schema.sources])
-        key = f"{self.said}: the key"
-        files.need(self.parts, there, key, taken=[*ids, *self.schema.sources], advice=_OWN_COLUMNS)
-        files.need(self.schema.sources, there, self.said)
+        files.require_columns(ids, there, f"{self.source_name}: the id", taken=[*self.key_parts, *self.schema.sources])
+        key = f"{self.source_name}: the key"
+        files.require_columns(self.key_parts, there, key, taken=[*ids, *self.schema.sources], advice=_OWN_COLUMNS)
+        files.require_columns(self.schema.sources, there, self.source_name)
         return self.columns
 
 
-def _read(given: Any, asked: TableRequest, on_disk: bool | None) -> tuple[pa.Table, Cells]:
+def _read_request(given: Any, asked: TableRequest, on_disk: bool | None) -> tuple[pa.Table, CellStore]:
     """The columns that identify a row, in memory, and the cells of the schema's columns."""
-    cells: Cells
-    said, most = asked.said, {None: _LARGE, True: 0, False: None}[on_disk]
-    source = settled(opened(given, said, asked.schema.text), said, asked.choose, most=most)
-    if on_disk is not False and not source.held and (on_disk or source.size(asked.choose) > _LARGE):
-        files.chosen(source.columns(), said, asked.choose)
-        source.look()
-        named, cells = source.read(asked.naming), OnDisk(source, asked.schema.sources)
+    cells: CellStore
+    said, most = asked.source_name, {None: _LARGE, True: 0, False: None}[on_disk]
+    source = make_rereadable(open_source(given, said, asked.schema.text), said, asked.choose, most=most)
+    if on_disk is not False and not source.in_memory and (on_disk or source.size(asked.choose) > _LARGE):
+        files.choose_columns(source.columns(), said, asked.choose)
+        source.record_state()
+        named, cells = source.read(asked.identifying_columns), OnDiskCells(source, asked.schema.sources)
     else:
-        named = source.whole(lambda there: files.chosen(there, said, asked.choose))
-        cells = InMemory(named.select(list(asked.schema.sources)).combine_chunks())
+        named = source.read_chosen(lambda there: files.choose_columns(there, said, asked.choose))
+        cells = InMemoryCells(named.select(list(asked.schema.sources)).combine_chunks())
     if not named.num_rows:
         raise DataError(f"{said}: the table has no rows [DA202]")
     return named, cells

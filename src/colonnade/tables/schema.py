@@ -1,36 +1,199 @@
-"""The public description of one party's table, and the bounds that follow from it."""
+"""The public description of one party's table, the bounds that follow from it, and its TOML file."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from colonnade.disk import reading, writing
 from colonnade.errors import SchemaError, StorageError
-from colonnade.tables import toml
-from colonnade.tables.columns import Column
-from colonnade.tables.dates import Date, Declared
-from colonnade.tables.formats import TextFormat
-from colonnade.tables.impossible import read_rules
-from colonnade.tables.wording import suggestion
+from colonnade.tables.bins import list_words
+from colonnade.tables.columns import Column, Field, category, flag, number
+from colonnade.tables.constraints import parse_constraints
+from colonnade.tables.dates import ColumnSpec, Date, date
+from colonnade.tables.text_format import FORMAT_KEYS as TEXT_KEYS, TextFormat
+from colonnade.tables.wording import itemise, suggest_name
+
+
+@dataclass(frozen=True)
+class ParsedSchema:
+    """What a file says of a schema."""
+
+    columns: dict[str, ColumnSpec]
+    clip: float | None
+    description: str
+    impossible: object
+    text: dict[str, str]
+
+
+DRAFT_MARK = "drafted"
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+COLUMN_TYPES: dict[str, Callable[..., ColumnSpec]] = {
+    "number": number,
+    "category": category,
+    "flag": flag,
+    "date": date,
+}
+"""What makes a column, by the word after ``type =``; the keys of its section are the parameters."""
+_KEYS = {"first": "from", "last": "until", "parts": "as"}  # those of parameters that are called otherwise
+_EXACT_INTEGERS = 2.0**53
+
+
+def read_schema_text(path: Path) -> str:
+    """The text of a file with a schema."""
+    try:
+        return reading.read_text(path)
+    except reading.UnreadableFile as error:
+        if error.missing:
+            raise SchemaError(
+                f"{path}: there is no such file; `colonnade schema draft` writes one to review [SC074]"
+            ) from None
+        raise SchemaError(f"{path}: the schema cannot be read: {error} [SC075]") from None
+
+
+def parse_schema(content: str, file: str, *, drafts: bool = False) -> ParsedSchema:
+    """What TOML text says of a schema; ``file`` is named in errors, and ``drafts`` allows columns with that mark."""
+    try:
+        document = reading.parse_toml(content)
+    except reading.MalformedFile as error:
+        raise SchemaError(f"{file}: this is not valid TOML: {error} [SC076]") from None
+    _check_keys(document, ("table", "columns"), file)
+    table = _check_section(document.get("table", {}), f"{file}: [table]")
+    _check_keys(table, ("description", "clip", "impossible", *TEXT_KEYS), f"{file}: [table]")
+    description = table.get("description", "")
+    if not isinstance(description, str):
+        raise SchemaError(f"{file}: [table]: description must be a text [SC077]")
+    columns = _check_section(document.get("columns", {}), f"{file}: [columns]")
+    if not columns:
+        raise SchemaError(f"{file}: no column is declared; add a section such as [columns.age] [SC078]")
+    if not drafts:
+        _refuse_drafts(columns, file)
+    return ParsedSchema(
+        {name: _parse_column(entry, f"{file}: column {name!r}") for name, entry in columns.items()},
+        _parse_clip(table.get("clip"), file),
+        description,
+        table.get("impossible", []),
+        _parse_text_format(table, file),
+    )
+
+
+def dump_schema(
+    columns: Mapping[str, Column], clip: float | None, said: Mapping[str, str], impossible: list[str]
+) -> str:
+    """TOML for a schema; ``said`` are further keys of its table."""
+    head: dict[str, Field] = dict(said)
+    if clip is not None:
+        head["clip"] = clip
+    if impossible:
+        head["impossible"] = impossible
+    sections = [dump_section("table", head)] if head else []
+    sections += [dump_section(f"columns.{quote_key(name)}", column.fields()) for name, column in columns.items()]
+    return "\n".join(sections)
+
+
+def dump_section(title: str, fields: Mapping[str, Field], comments: Iterable[str] = ()) -> str:
+    """One TOML section, comments first."""
+    lines = [f"[{title}]", *(f"# {comment}" for comment in comments)]
+    lines += [f"{name} = {dump_value(value)}" for name, value in fields.items()]
+    return "\n".join(lines) + "\n"
+
+
+def quote_key(name: str) -> str:
+    """A TOML key, quoted where it has to be."""
+    return name if _BARE_KEY.fullmatch(name) else dump_value(name)
+
+
+def dump_value(value: Field) -> str:
+    """A TOML value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(dump_value(entry) for entry in value) + "]"
+    if isinstance(value, str):
+        # TOML has the escapes of JSON, and also requires one for DEL.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    whole = float(value).is_integer() and abs(value) < _EXACT_INTEGERS
+    return str(int(value)) if whole else repr(float(value))
+
+
+def _parse_column(entry: object, where: str) -> ColumnSpec:
+    fields = dict(_check_section(entry, where))
+    fields.pop(DRAFT_MARK, None)
+    kind = fields.pop("type", None)
+    if not isinstance(kind, str) or kind not in COLUMN_TYPES:
+        hint = suggest_name(kind, COLUMN_TYPES) if isinstance(kind, str) else ""
+        raise SchemaError(f"{where}: type must be one of {list_words(list(COLUMN_TYPES))}{hint} [SC079]")
+    make = COLUMN_TYPES[kind]
+    keys = {_KEYS.get(name, name): parameter for name, parameter in signature(make).parameters.items()}
+    _check_keys(fields, keys, where)
+    if lacking := [
+        name for name, parameter in keys.items() if parameter.default is Parameter.empty and name not in fields
+    ]:
+        raise SchemaError(f"{where}: {' and '.join(lacking)} must be given for type = {kind!r} [SC080]")
+    try:
+        return make(**{keys[name].name: value for name, value in fields.items()})
+    except SchemaError as error:
+        raise SchemaError(f"{where}: {error} [SC081]") from None
+
+
+def _parse_clip(value: object, file: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SchemaError(f"{file}: [table]: clip must be a number, not {value!r} [SC082]")
+    return float(value)
+
+
+def _parse_text_format(table: Mapping[str, Any], file: str) -> dict[str, str]:
+    try:
+        return TextFormat(**{key: table[key] for key in TEXT_KEYS if key in table}).stated
+    except SchemaError as error:
+        raise SchemaError(f"{file}: [table]: {error} [SC083]") from None
+
+
+def _refuse_drafts(columns: Mapping[str, Any], file: str) -> None:
+    drafted = [name for name, entry in columns.items() if isinstance(entry, dict) and entry.get(DRAFT_MARK)]
+    if drafted:
+        raise SchemaError(
+            f"{file}: {itemise(drafted)}: bounds or values were taken from the data; replace them by ones "
+            f"that everybody may know, and delete the line `{DRAFT_MARK} = true` [SC084]"
+        )
+
+
+def _check_section(entry: object, where: str) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise SchemaError(f"{where} must be a TOML section, not a single value [SC085]")
+    return entry
+
+
+def _check_keys(found: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    choices = (*known, "type", DRAFT_MARK) if "missing" in known else tuple(known)
+    for name in found:
+        if name not in choices:
+            hint = suggest_name(name, choices) or f"; the keys are {itemise(choices)}"
+            raise SchemaError(f"{where}: unknown key {name!r}{hint} [SC086]")
+
 
 MAX_COLUMNS = 100_000
-_AS_THE_SCHEMA_SAYS = TextFormat()
+_NO_FORMAT = TextFormat()
 
 
 class Schema:
     """What each column of one party's table may hold, in the order in which the columns are encoded.
 
     ``clip`` bounds the L2 norm of an encoded row: longer rows are scaled down to it. If it is not given, it is the
-    largest norm that the columns allow. ``impossible`` are rules about the columns that no made-up row may meet
-    (:mod:`~colonnade.tables.impossible`). ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if
+    largest norm that the columns allow. ``constraints`` are rules about the columns that no made-up row may meet
+    (:mod:`~colonnade.tables.constraints`). ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if
     not with commas, in UTF-8 and with decimal points. A column of dates may become several columns
     (:func:`~colonnade.tables.dates.date`). A schema is a value: it never changes after it is made.
 
@@ -43,7 +206,7 @@ class Schema:
 
     def __init__(
         self,
-        columns: Mapping[str, Declared],
+        columns: Mapping[str, ColumnSpec],
         *,
         clip: float | None = None,
         description: str = "",
@@ -55,10 +218,10 @@ class Schema:
         for name, declared in columns.items():
             if not isinstance(declared, Column | Date):
                 raise SchemaError(f"column {name!r}: make it with number(), category(), flag() or date() [SC068]")
-        self._columns = _expanded(columns)
+        self._columns = _expand_dates(columns)
         self.text = self._declared = TextFormat(separator, encoding, decimal)
-        self._own = _AS_THE_SCHEMA_SAYS
-        self._given_clip = None if clip is None else _checked_clip(clip)
+        self._own = _NO_FORMAT
+        self._given_clip = None if clip is None else _check_clip(clip)
         self.description = description
         if not self._columns:
             raise SchemaError("a schema needs at least one column [SC065]")
@@ -70,7 +233,7 @@ class Schema:
         if len(set(self.encoded_names)) < len(self.encoded_names):
             twice = sorted(name for name in set(self.encoded_names) if self.encoded_names.count(name) > 1)
             raise SchemaError(f"two encoded columns would both be called {twice[0]!r}; rename one column [SC069]")
-        self.impossible = read_rules(impossible, self._columns)
+        self.impossible = parse_constraints(impossible, self._columns)
 
     @classmethod
     def load(cls, path: str | Path, *, drafts: bool = False) -> Schema:
@@ -78,26 +241,26 @@ class Schema:
 
         ``drafts``: also one with bounds that were taken from data, for a trial.
         """
-        return cls.from_toml(toml.read(Path(path)), name=str(path), drafts=drafts)
+        return cls.from_toml(read_schema_text(Path(path)), name=str(path), drafts=drafts)
 
     @classmethod
     def from_toml(cls, text: str, *, name: str = "schema", drafts: bool = False) -> Schema:
         """A schema from TOML text; ``name`` stands for the file in errors, ``drafts`` is as for :meth:`load`."""
         try:
-            found = toml.parse(text, name, drafts=drafts)
+            found = parse_schema(text, name, drafts=drafts)
             impossible: Any = found.impossible  # checked by the constructor
             return cls(
                 found.columns, clip=found.clip, description=found.description, impossible=impossible, **found.text
             )
         except SchemaError as error:
             said = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error} [SC070]"
-            raise SchemaError(reading.short(said)) from None
+            raise SchemaError(reading.shorten(said)) from None
 
     def save(self, path: str | Path) -> Path:
         """Write the schema as TOML, as a whole or not at all, and return the path."""
         target = Path(path)
         try:
-            writing.put({target: self.to_toml().encode()})
+            writing.write_files({target: self.to_toml().encode()})
         except OSError as error:
             raise StorageError(f"{target} cannot be written: {error.strerror} [SO043]") from None
         return target
@@ -105,7 +268,9 @@ class Schema:
     def to_toml(self) -> str:
         """The schema as TOML; reading it back gives an equal schema."""
         head = {"description": self.description} if self.description else {}
-        return toml.text(self._columns, self._given_clip, head | self._declared.stated, list(map(str, self.impossible)))
+        return dump_schema(
+            self._columns, self._given_clip, head | self._declared.stated, list(map(str, self.impossible))
+        )
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -133,7 +298,7 @@ class Schema:
         return len(self.encoded_names)
 
     @cached_property
-    def places(self) -> Mapping[str, slice]:
+    def encoded_slices(self) -> Mapping[str, slice]:
         """Which encoded columns belong to which column."""
         found, start = {}, 0
         for name, column in self._columns.items():
@@ -193,18 +358,18 @@ class Schema:
         """The same columns under another row clip."""
         return self._of(set(self._columns), clip)
 
-    def written(self, text: TextFormat) -> Schema:
+    def with_text_format(self, text: TextFormat) -> Schema:
         """The same schema, of the same digest, for a party whose file is written otherwise, where ``text`` says so."""
         if not text.stated:
             return self
         found = self.with_clip(self._given_clip)
-        found._own = text.over(self._own)
-        found.text = found._own.over(self._declared)
+        found._own = text.merge_over(self._own)
+        found.text = found._own.merge_over(self._declared)
         return found
 
-    def decoded(self) -> Schema:
+    def decoded_schema(self) -> Schema:
         """The schema of a table made from encoded rows or codes: each column has its own cells there."""
-        plain = {name: column.decoded() for name, column in self._columns.items()}
+        plain = {name: column.decoded_column() for name, column in self._columns.items()}
         rules = list(map(str, self.impossible))
         return Schema(plain, clip=self._given_clip, description=self.description, impossible=rules)
 
@@ -212,7 +377,7 @@ class Schema:
         """Raise unless the schema declares all of these columns."""
         for name in columns:
             if name not in self._columns:
-                raise SchemaError(f"the schema has no column {name!r}{suggestion(name, self._columns)} [SC071]")
+                raise SchemaError(f"the schema has no column {name!r}{suggest_name(name, self._columns)} [SC071]")
 
     def _named(self, columns: Iterable[str]) -> set[str]:
         """The columns of these names, and those that become of dates of these names; raises if there is none."""
@@ -243,7 +408,7 @@ class Schema:
         return f"<Schema: {len(self._columns)} columns, {self.encoded_width} encoded, clip {self.clip:g}>"
 
 
-def _expanded(columns: Mapping[str, Declared]) -> dict[str, Column]:
+def _expand_dates(columns: Mapping[str, ColumnSpec]) -> dict[str, Column]:
     """The columns, each date as what it is encoded to."""
     found: dict[str, Column] = {}
     for name, declared in columns.items():
@@ -259,7 +424,7 @@ def _fields(column: Column, unsaid: str) -> dict[str, Any]:
     return {key: value for key, value in column.fields().items() if key != unsaid} | {"missing": column.missing}
 
 
-def _checked_clip(clip: float) -> float:
+def _check_clip(clip: float) -> float:
     if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
         raise SchemaError(f"clip must be a positive finite number, not {clip!r} [SC073]")
     return float(clip)

@@ -1,22 +1,132 @@
-"""One party's table: checked against its schema, and encoded block by block."""
+"""One party's table: checked against its schema, and encoded block by block.
+
+Its columns are held in memory, or left where they lie and read again each time rows are needed. Rows are always read
+from the first to the last, some at a time. If rows on disk are needed in another order, they are first copied to a
+temporary file, once for all views that share the order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.tables.arrow import pa, pc
-from colonnade.tables.cells import Cells
-from colonnade.tables.encode import Matrix, Misfits, Report, encode_columns, place_of
-from colonnade.tables.ids import Ids, sorted_positions
-from colonnade.tables.keys import Keys
-from colonnade.tables.places import Places
+from colonnade.tables.cell_parsing import pa, pc
+from colonnade.tables.encoding import EncodingReport, InvalidValues, Matrix, encode_columns, locate_cells
+from colonnade.tables.external_sort import ExternalSort
+from colonnade.tables.ids import Ids, sort_positions
+from colonnade.tables.keys import TableKeys
 from colonnade.tables.schema import Schema
+from colonnade.tables.slots import RowSlots
+from colonnade.tables.sources.base import TableSource
+
+Order = NDArray[np.int64]
+
+
+class InMemoryCells:
+    """Columns of an Arrow table; views share its data."""
+
+    def __init__(self, arrow: pa.Table, order: Order | None = None) -> None:
+        self._arrow = arrow
+        self._order = order
+
+    def select(self, columns: Sequence[str]) -> InMemoryCells:
+        """Some of the columns."""
+        return InMemoryCells(self._arrow.select(list(columns)), self._order)
+
+    def reorder(self, order: Order) -> InMemoryCells:
+        """The rows at these positions of the Arrow table."""
+        return InMemoryCells(self._arrow, order)
+
+    def blocks(self, rows: int) -> Iterator[pa.Table]:
+        """The cells in blocks of ``rows`` rows."""
+        if self._order is None:
+            return (self._arrow.slice(start, rows) for start in range(0, self._arrow.num_rows, rows))
+        starts = range(0, len(self._order), rows)
+        return (self._arrow.take(pa.array(self._order[start : start + rows])) for start in starts)
+
+
+class OnDiskCells:
+    """Columns of a source whose rows need not fit in memory."""
+
+    def __init__(self, file: TableSource, columns: Sequence[str], copy: _ReorderedRows | None = None) -> None:
+        self._file = file
+        self._columns = list(columns)
+        self._copy = copy
+
+    def select(self, columns: Sequence[str]) -> OnDiskCells:
+        """Some of the columns."""
+        return OnDiskCells(self._file, columns, self._copy)
+
+    def reorder(self, order: Order) -> OnDiskCells:
+        """The rows at these positions of the file; they are copied at the first read if positions do not ascend."""
+        return OnDiskCells(self._file, self._columns, _ReorderedRows(self._file, self._columns, order))
+
+    def blocks(self, rows: int) -> Iterator[pa.Table]:
+        """The cells in blocks of ``rows`` rows; only a few blocks are in memory at a time."""
+        source = self._file if self._copy is None else self._copy
+        return regroup_batches(source.batches(self._columns), rows)
+
+
+CellStore: TypeAlias = InMemoryCells | OnDiskCells
+"""Columns with rows in some order."""
+
+
+class _ReorderedRows:
+    """The rows of a file in another order."""
+
+    def __init__(self, file: TableSource, columns: Sequence[str], order: Order) -> None:
+        self._file = file
+        self._columns = columns
+        self._order = order
+        self._ascends = bool((order[1:] >= order[:-1]).all())
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of the rows, in that order."""
+        return self._picked(columns) if self._ascends else self._spill.batches(columns)
+
+    def _picked(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in self._file.batches(columns):
+            first, last = np.searchsorted(self._order, [start, start + batch.num_rows])
+            if first < last:
+                yield batch.take(pa.array(self._order[first:last] - start))
+            start += batch.num_rows
+
+    @cached_property
+    def _spill(self) -> ExternalSort:
+        found = ExternalSort(self._file.batches(self._columns), self._order)
+        pa.default_memory_pool().release_unused()
+        return found
+
+
+def regroup_batches(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """The same rows in tables of ``rows`` each, the last of which may be shorter.
+
+    The last table comes only after the batches have ended, so that an error which they raise at their end is not
+    missed.
+    """
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        start = 0
+        while count + batch.num_rows - start > rows:
+            if count < rows:
+                held.append(batch.slice(start, rows - count))
+            start += rows - count
+            yield pa.Table.from_batches(held)
+            held, count = [], 0
+        if start < batch.num_rows:
+            held.append(batch.slice(start))
+            count += batch.num_rows - start
+    if held:
+        yield pa.Table.from_batches(held)
+
 
 _BLOCK_CELLS = 1 << 22
 
@@ -27,7 +137,7 @@ class Table:
     Cells are encoded when a block is asked for, so only one encoded block is in memory; the cells of a large file stay
     on disk (:func:`~colonnade.tables.reading.read_table`).
 
-    An alignment recognises the rows by ``keys``, which only a table in the order of its file has. ``places`` are the
+    An alignment recognises the rows by ``keys``, which only a table in the order of its file has. ``slots`` are the
     slots of the rows after an alignment that tells nobody who matched. ``misfits`` says what becomes of cells that the
     schema has no place for: they are an error, or are mapped by public rules and counted in the report. ``named`` says
     whether the ids are those of people; without a column of ids they are the numbers of the rows. ``origins`` are the
@@ -36,16 +146,16 @@ class Table:
 
     def __init__(
         self,
-        cells: Cells,
+        cells: CellStore,
         ids: pa.LargeStringArray,
         schema: Schema,
         *,
         source: str = "table",
         order: NDArray[np.int64] | None = None,
-        keys: Keys | None = None,
+        keys: TableKeys | None = None,
         common: pa.LargeStringArray | None = None,
-        places: Places | None = None,
-        misfits: Misfits = "refuse",
+        places: RowSlots | None = None,
+        misfits: InvalidValues = "refuse",
         named: bool = True,
         origins: NDArray[np.int64] | None = None,
     ) -> None:
@@ -60,7 +170,7 @@ class Table:
         self._order = order
         self._common = common
         self._origins = origins
-        self._report: Report | None = None
+        self._report: EncodingReport | None = None
 
     @property
     def rows(self) -> int:
@@ -86,13 +196,13 @@ class Table:
         return self._numbers(0, self.rows)
 
     @property
-    def report(self) -> Report:
+    def report(self) -> EncodingReport:
         """What encoding all rows did; the first use runs :meth:`check`."""
         return self._report if self._report is not None else self.check()
 
-    def check(self) -> Report:
+    def check(self) -> EncodingReport:
         """Encode every row once without keeping it, and return the report; raises for a misfit that is not mapped."""
-        total = Report()
+        total = EncodingReport()
         for _, part in self._encoded(None):
             total += part
         self._report = total
@@ -117,9 +227,9 @@ class Table:
         declared = self.schema.columns[name]
         out = np.zeros((self.rows, len(declared.parts)))
         read = declared.source(name)
-        for start, cells in _numbered(self._cells.select([read]), max(1, _BLOCK_CELLS // len(declared.parts))):
+        for start, cells in _enumerate_blocks(self._cells.select([read]), max(1, _BLOCK_CELLS // len(declared.parts))):
             stop = start + cells.num_rows
-            place = place_of(self.source, read, self._numbers(start, stop), self.misfits, self.schema.text.decimal)
+            place = locate_cells(self.source, read, self._numbers(start, stop), self.misfits, self.schema.text.decimal)
             declared.encode(cells[read], place, out[start:stop])
         return out
 
@@ -142,9 +252,9 @@ class Table:
         """
         if self._common is not None or self.places is not None:
             return self
-        if self.own_ids.in_order():
+        if self.own_ids.is_sorted():
             return self
-        return self.take_rows(sorted_positions(self._own_ids()))
+        return self.take_rows(sort_positions(self._own_ids()))
 
     def take_rows(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> Table:
         """A view of the rows at these positions, in this order; the positions of rows that have places must ascend."""
@@ -160,14 +270,14 @@ class Table:
             raise DataError(f"{self.source}: {found.null_count} of the ids asked for are not in the table [DA268]")
         return self.take_rows(np.asarray(found, dtype=np.int64))
 
-    def aligned(self, positions: Sequence[int] | NDArray[np.integer[Any]], ids: Sequence[str] | pa.Array) -> Table:
+    def align(self, positions: Sequence[int] | NDArray[np.integer[Any]], ids: Sequence[str] | pa.Array) -> Table:
         """A view of the rows at these positions in the order that an alignment gave them, under its opaque ids."""
         common = ids if isinstance(ids, pa.LargeStringArray) else pa.array(ids, pa.large_string())
         if len(common) != len(positions):
             raise ValueError(f"{len(positions)} rows need as many ids, not {len(common)} [VA250]")
         return self._reordered(self._positions(positions), common=common)
 
-    def placed(
+    def place_in_slots(
         self,
         positions: Sequence[int] | NDArray[np.integer[Any]],
         slots: Sequence[int] | NDArray[np.integer[Any]],
@@ -175,7 +285,7 @@ class Table:
         token: bytes,
     ) -> Table:
         """A view of the rows at these positions, each with its slot; the slots ascend and lie below ``size``."""
-        places = Places(np.asarray(slots, dtype=np.int64), size, token)
+        places = RowSlots(np.asarray(slots, dtype=np.int64), size, token)
         if len(places) != len(positions):
             raise ValueError(f"{len(positions)} rows need as many slots, not {len(places)} [VA251]")
         return self._reordered(self._positions(positions), places=places)
@@ -183,11 +293,11 @@ class Table:
     def __repr__(self) -> str:
         return f"<Table {self.source}: {self.rows} rows, {len(self.schema.columns)} columns>"
 
-    def _encoded(self, rows: int | None) -> Iterator[tuple[Matrix, Report]]:
+    def _encoded(self, rows: int | None) -> Iterator[tuple[Matrix, EncodingReport]]:
         if rows is not None and rows < 1:
             raise ValueError("a block has at least one row [VA252]")
         step = rows or max(1, _BLOCK_CELLS // self.schema.encoded_width)
-        for start, cells in _numbered(self._cells, step):
+        for start, cells in _enumerate_blocks(self._cells, step):
             numbers = self._numbers(start, start + cells.num_rows)
             yield encode_columns(cells, self.schema, source=self.source, rows=numbers, misfits=self.misfits)
 
@@ -212,11 +322,11 @@ class Table:
         return view
 
     def _reordered(
-        self, wanted: NDArray[np.int64], *, common: pa.LargeStringArray | None = None, places: Places | None = None
+        self, wanted: NDArray[np.int64], *, common: pa.LargeStringArray | None = None, places: RowSlots | None = None
     ) -> Table:
         order = wanted if self._order is None else self._order[wanted]
         return Table(
-            self._cells.ordered(order),
+            self._cells.reorder(order),
             self._ids,
             self.schema,
             source=self.source,
@@ -229,7 +339,7 @@ class Table:
         )
 
 
-def _numbered(cells: Cells, rows: int) -> Iterator[tuple[int, pa.Table]]:
+def _enumerate_blocks(cells: CellStore, rows: int) -> Iterator[tuple[int, pa.Table]]:
     """Blocks of cells, each with the number of rows before it."""
     start = 0
     for block in cells.blocks(rows):

@@ -6,7 +6,7 @@ A name is imported when it is first used, because gRPC and cryptography take lon
 import os
 from typing import TYPE_CHECKING
 
-from colonnade.lazy import exports
+from colonnade.lazy import lazy_exports
 
 # Set before gRPC is loaded; otherwise it writes every refused handshake to stderr, in addition to our own errors.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -15,33 +15,29 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
-    from colonnade.wire.caller import Caller as Caller
-    from colonnade.wire.channel import Channel as Channel
     from colonnade.wire.codec import encode as encode
-    from colonnade.wire.counters import Counters as Counters, Tally as Tally
-    from colonnade.wire.endpoint import Endpoint as Endpoint
-    from colonnade.wire.hub import Hub as Hub
-    from colonnade.wire.hub_carrier import dial as dial
-    from colonnade.wire.hub_probe import probe as probe
+    from colonnade.wire.endpoint import Endpoint as Endpoint, SealedChannel as SealedChannel
+    from colonnade.wire.hub import Hub as Hub, HubService as HubService
+    from colonnade.wire.hub_connection import HubClient as HubClient, dial as dial, probe as probe
     from colonnade.wire.identity import Certificate as Certificate, Identity as Identity, check_name as check_name
+    from colonnade.wire.in_memory_network import (
+        InMemoryEndpoint as InMemoryEndpoint,
+        InMemoryNetwork as InMemoryNetwork,
+        SimulatedNetwork as SimulatedNetwork,
+    )
     from colonnade.wire.quota import HubLimits as HubLimits
-    from colonnade.wire.room import Network as Network, Room as Room, RoomPlace as RoomPlace
-    from colonnade.wire.services import Service as Service
+    from colonnade.wire.traffic import TaskTally as TaskTally, TrafficCounters as TrafficCounters
 
-__all__, __getattr__, __dir__ = exports(
+__all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "caller": "Caller",
-        "channel": "Channel",
         "codec": "encode",
-        "counters": "Counters Tally",
-        "endpoint": "Endpoint",
-        "hub": "Hub",
-        "hub_carrier": "dial",
-        "hub_probe": "probe",
+        "endpoint": "SealedChannel Endpoint",
+        "hub": "Hub HubService",
+        "hub_connection": "HubClient dial probe",
         "identity": "Certificate Identity check_name",
+        "in_memory_network": "SimulatedNetwork InMemoryNetwork InMemoryEndpoint",
         "quota": "HubLimits",
-        "room": "Network Room RoomPlace",
-        "services": "Service",
+        "traffic": "TrafficCounters TaskTally",
     },
 )

@@ -1,23 +1,236 @@
-"""What a participant uses to talk to the others: one channel for each of them."""
+"""What a participant uses to talk to the others: one channel for each.
+
+Messages are typed, in order, and sealed end to end.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import struct
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from colonnade.errors import CANNOT_GO_ON, IdentityError, ProtocolError
-from colonnade.wire.carrier import Carrier
-from colonnade.wire.channel import Channel
-from colonnade.wire.counters import Counters
-from colonnade.wire.direct import Way
+import numpy as np
+
+from colonnade.errors import CANNOT_GO_ON, ColonnadeError, IdentityError, ProtocolError
+from colonnade.wire import codec
+from colonnade.wire.codec import MAX_FRAME, check_size, decode_message
 from colonnade.wire.identity import Certificate, Identity
-from colonnade.wire.post import Post
-from colonnade.wire.watch import Limits
+from colonnade.wire.link_offers import PeerRoute
+from colonnade.wire.packets import MAX_PACKET
+from colonnade.wire.peer_liveness import PROGRESS, WireLimits
+from colonnade.wire.reliable_transport import PacketCarrier, ReliableTransport
+from colonnade.wire.tls import TlsSession
+from colonnade.wire.traffic import CpuTimer, TrafficCounters
 
 if TYPE_CHECKING:
-    from colonnade.wire.links import LinkCarrier
+    from colonnade.wire.direct_links import LinkCarrier
+
+_LENGTH = struct.Struct("<Q")
+_RECORD = 1 << 14
+_OVERHEAD = 64
+_MAX_PIECE = MAX_PACKET - (MAX_PACKET // _RECORD + 4) * _OVERHEAD
+"""The most bytes whose sealed records always fit into one packet."""
+
+
+class SealedChannel:
+    """Messages to and from one peer. One thread may send while another receives."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        peer: Certificate,
+        post: ReliableTransport,
+        counters: TrafficCounters,
+        window: int,
+        topic: bytes,
+        introductions: LinkCarrier | None = None,
+    ) -> None:
+        self.peer = peer.name
+        self._topic, self._introductions = topic, introductions
+        self._identity, self._certificate = identity, peer
+        self._post, self._traffic, self._tally = post, counters.peers[peer.name], counters.tally
+        self._piece = min(_MAX_PIECE, max(window // 4, 1024))
+        self._tls = threading.Lock()
+        self._session: TlsSession | None = None
+        self._opened = False
+        self.is_ready = False
+        """Whether the session is ready: each side has accepted the other."""
+        self._start = threading.Lock()
+        # A record may hold several small messages; those that were not returned yet wait here.
+        self._record: memoryview | None = None
+        self._left = memoryview(b"")
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Send one message; waits only if the peer has not yet taken enough of the earlier ones."""
+        parts = _frame(kind, fields)
+        session = self._open_session()
+        size = sum(map(len, parts))
+        for pieces in [parts] if size <= self._piece else _split_pieces(parts, self._piece):
+            self._post.wait_for_room(self.peer, sum(map(len, pieces)))
+            with self._tls, CpuTimer(self._traffic), _SessionGuard(self, session):
+                # Small pieces are copied sooner than the lock is taken twice.
+                head = self._post.head(self.peer) if size > _RECORD else None
+                self._post.dispatch(self.peer, session.seal(pieces, head.data if head else b""), head)
+        size -= _LENGTH.size
+        self._traffic.messages_sent += 1
+        self._traffic.payload_sent += size
+        self._tally.count_sent(size)
+
+    def recv(self, kind: str, most: int = MAX_FRAME) -> dict[str, Any]:
+        """The fields of the next message, which must be of this kind and of at most so many bytes."""
+        session = self._open_session()
+        self._tally.count_wait()
+        frame = self._next_frame(session, kind, most)
+        self._post.check(self.peer)
+        self._traffic.messages_received += 1
+        self._traffic.payload_received += len(frame)
+        return decode_message(frame, kind, self.peer)
+
+    def open(self) -> None:
+        """Start the TLS session without waiting until it is ready."""
+        with self._start:
+            if self._opened:
+                return
+            self._opened = True
+        if self._identity.name < self.peer:
+            self.advance()
+        else:
+            self._post.dispatch(self.peer, b"")  # an empty packet, so that the peer opens the session
+
+    def advance(self) -> None:
+        """Continue the handshake. Runs in the carrier's thread, so that no computation delays it."""
+        if self.is_ready:
+            return
+        try:
+            with self._tls, CpuTimer(self._traffic):
+                self._step()
+        except ColonnadeError as error:
+            self._post.fail_peer(self.peer, error)
+        if self.is_ready:
+            self._post.wake_waiting()
+
+    def _step(self) -> None:
+        if self._session is None:
+            said = self._introductions.offer(self.peer) if self._introductions else b""
+            self._session = TlsSession(self._identity, self._certificate, self._topic, said)
+        session = self._session
+        try:
+            session.advance()
+            while not session.ready and (packet := self._post.take_if_any(self.peer)) is not None:
+                session.feed(packet)
+                session.advance()
+            # Once, whichever threads come here: what is offered is dialled.
+            if session.ready and not self.is_ready and self._introductions:
+                self._introductions.receive_offer(self.peer, session.heard)
+            self.is_ready = session.ready
+        finally:
+            # Also after an error: the TLS alert tells the peer the reason.
+            if sealed := session.drain():
+                self._post.dispatch(self.peer, sealed)
+
+    def _break(self, session: TlsSession, error: ColonnadeError) -> None:
+        self._post.fail_peer(self.peer, error)
+        if sealed := session.drain():
+            self._post.dispatch(self.peer, sealed)
+
+    def _open_session(self) -> TlsSession:
+        if not self.is_ready:
+            self.open()
+            self._post.wait_until_open(self.peer, lambda: self.is_ready)
+        session = self._session
+        assert session is not None  # noqa: S101 - because is_ready is true
+        return session
+
+    def _next_frame(self, session: TlsSession, kind: str, most: int) -> bytes | memoryview:
+        """The next frame; if one small record holds all of it, no other is read."""
+        since = self._post.clock(self.peer)
+        while not self._left:
+            self._receive(session, None, since)
+        if len(self._left) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._left)[0]
+            if end <= len(self._left):
+                check_size(end - _LENGTH.size, kind, self.peer, most)
+                frame = bytes(self._left[_LENGTH.size : end])
+                self._left = self._left[end:]
+                return frame
+        since = self._post.clock(self.peer)
+        size = _LENGTH.unpack(self._read(session, _LENGTH.size, since))[0]
+        check_size(size, kind, self.peer, most)  # before there is any memory for it
+        return self._read(session, size, since)
+
+    def _read(self, session: TlsSession, size: int, since: float) -> memoryview:
+        """So many bytes; the time to wait for them began at ``since``, and starts anew with every bit of progress."""
+        # Not a bytearray, which would be filled with zeros first.
+        target = np.empty(size, np.uint8).data
+        filled = counted = self._from_record(target)
+        while filled < size:
+            filled += self._receive(session, target[filled:] if size - filled >= _RECORD else None, since)
+            filled += self._from_record(target[filled:])
+            if filled - counted >= PROGRESS:
+                counted, since = filled, self._post.clock(self.peer)
+        return target
+
+    def _receive(self, session: TlsSession, target: memoryview | None, since: float) -> int:
+        """Unseal the next bytes into ``target`` and return how many; without a target, keep one record for later."""
+        packet = None if session.has_bytes else self._post.take(self.peer, since)
+        with self._tls, CpuTimer(self._traffic), _SessionGuard(self, session):
+            if packet is not None:
+                session.feed(packet)
+            if target is not None:
+                return session.unseal_into(target)
+            self._record = self._record or memoryview(bytearray(_RECORD))
+            self._left = self._record[: session.unseal_some(self._record)]
+            return 0
+
+    def _from_record(self, target: memoryview) -> int:
+        """Copy the rest of the last small record into ``target``; returns how many bytes."""
+        count = min(len(target), len(self._left))
+        if count:
+            target[:count] = self._left[:count]
+            self._left = self._left[count:]
+        return count
+
+
+class _SessionGuard:
+    """A ``with`` block: after an error in it the session is not used again, and the peer is told."""
+
+    __slots__ = ("_channel", "_session")
+
+    def __init__(self, channel: SealedChannel, session: TlsSession) -> None:
+        self._channel, self._session = channel, session
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, ColonnadeError):
+            self._channel._break(self._session, error)
+
+
+def _frame(kind: str, fields: dict[str, Any]) -> list[bytes | memoryview]:
+    """The bytes of a message in the sealed stream: its length, and its frame."""
+    parts = codec.encode_parts([kind, fields])
+    return [_LENGTH.pack(sum(map(len, parts))), *parts]
+
+
+def _split_pieces(parts: Iterable[bytes | memoryview], limit: int) -> Iterator[list[memoryview]]:
+    """The same bytes in batches of at most ``limit``, without copying."""
+    batch: list[memoryview] = []
+    room = limit
+    for part in parts:
+        rest = memoryview(part)
+        while rest:
+            piece, rest = rest[:room], rest[room:]
+            batch.append(piece)
+            room -= len(piece)
+            if not room:
+                yield batch
+                batch, room = [], limit
+    if batch:
+        yield batch
 
 
 class Endpoint:
@@ -30,21 +243,23 @@ class Endpoint:
         self,
         identity: Identity,
         participants: Mapping[str, Certificate],
-        carrier: Carrier,
-        limits: Limits,
+        carrier: PacketCarrier,
+        limits: WireLimits,
         topic: bytes = b"",
         introductions: LinkCarrier | None = None,
         relay: str = "",
     ) -> None:
         """``relay`` is the participant that runs the hub, if one does."""
         self.name = identity.name
-        self.counters = Counters.of(name for name in participants if name != identity.name)
+        self.counters = TrafficCounters.for_peers(name for name in participants if name != identity.name)
         others = peers_of(identity, participants)
         self._limits, self._carrier, self._introductions = limits, carrier, introductions
         incarnation = int.from_bytes(os.urandom(8), "little")
-        self._post = Post(identity, others, carrier, limits, incarnation, self.counters, self._arrived, relay)
+        self._post = ReliableTransport(
+            identity, others, carrier, limits, incarnation, self.counters, self._advance, relay
+        )
         self._channels = {
-            name: Channel(identity, cert, self._post, self.counters, limits.window, topic, introductions)
+            name: SealedChannel(identity, cert, self._post, self.counters, limits.window, topic, introductions)
             for name, cert in others.items()
         }
         carrier.open(self._post, incarnation)
@@ -54,7 +269,7 @@ class Endpoint:
         """The other participants, in alphabetical order."""
         return tuple(sorted(self._channels))
 
-    def channel(self, peer: str) -> Channel:
+    def channel(self, peer: str) -> SealedChannel:
         """The channel to a peer."""
         try:
             return self._channels[peer]
@@ -80,19 +295,19 @@ class Endpoint:
         self._post.tolerate(names)
 
     @property
-    def lost(self) -> tuple[str, ...]:
+    def lost_peers(self) -> tuple[str, ...]:
         """The spare peers that were lost, in alphabetical order."""
-        return self._post.lost
+        return self._post.lost_peers
 
     @property
-    def here(self) -> tuple[str, ...]:
+    def present_peers(self) -> tuple[str, ...]:
         """The peers that are connected now, in alphabetical order."""
-        return self._post.here
+        return self._post.present_peers
 
     @property
-    def ways(self) -> dict[str, Way]:
+    def routes(self) -> dict[str, PeerRoute]:
         """By which way packets went to each peer; empty where all go through the hub."""
-        return self._introductions.ways if self._introductions else {}
+        return self._introductions.routes if self._introductions else {}
 
     def abort(self, reason: str) -> None:
         """End the study for everybody; ``reason`` is one sentence without data."""
@@ -114,7 +329,7 @@ class Endpoint:
             self.abort(CANNOT_GO_ON)
         self.close()
 
-    def _arrived(self, peer: str) -> None:
+    def _advance(self, peer: str) -> None:
         self._channels[peer].advance()
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from colonnade.disk import reading, writing
 from colonnade.errors import IdentityError, StorageError
-from colonnade.lazy import Later
+from colonnade.lazy import LazyModule
 
 if TYPE_CHECKING:
     import ssl
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.x509 import Certificate as X509Certificate
 
-    from colonnade.wire import certificates as certificates
+    from colonnade.wire import certificates
 else:
-    certificates = Later("colonnade.wire.certificates")  # the library for certificates takes long to load
+    certificates = LazyModule("colonnade.wire.certificates")  # the library for certificates takes long to load
 
 IDENTITY_DAYS = 3650
 CONNECTION_DAYS = 30
@@ -146,7 +146,7 @@ class ConnectionCertificate:
         raise TypeError("the private key of a connection is neither copied nor sent to another process [VA270]")
 
 
-class Guest(Protocol):
+class HubIdentity(Protocol):
     """Whoever connects to a hub: an identity, or somebody whom one has sent."""
 
     @property
@@ -219,7 +219,7 @@ class Identity:
         key_path, crt_path = Path(folder) / f"{self.name}.key", Path(folder) / f"{self.name}.crt"
         try:
             key_path.parent.mkdir(parents=True, exist_ok=True)
-            writing.add({key_path: self.key_pem, crt_path: self.certificate.pem}, private=[key_path])
+            writing.create_files({key_path: self.key_pem, crt_path: self.certificate.pem}, private=[key_path])
         except FileExistsError as error:
             raise IdentityError(f"{error.filename} exists already and is not overwritten [ID029]") from None
         except OSError as error:
@@ -297,5 +297,5 @@ def check_name(name: str) -> str:
 def _read(path: Path) -> bytes:
     try:
         return reading.read_bytes(path, _MOST_BYTES)
-    except reading.Unreadable as error:
+    except reading.UnreadableFile as error:
         raise IdentityError(f"{path} cannot be read: {error} [ID032]") from None

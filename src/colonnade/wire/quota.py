@@ -1,7 +1,7 @@
 """How much of the hub one identity may take, so that nobody's studies suffer from another's.
 
 A member that sends more than it may is slowed down: the hub reads its streams later. Below that, all have their turns
-(:mod:`~colonnade.wire.turns`). Whatever cannot be slowed down, such as one more connection, is refused with a sentence.
+(:mod:`~colonnade.wire.fair_queue`). Whatever cannot be slowed down, such as one more connection, is refused with a sentence.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from time import monotonic
 from typing import Any, Literal
 
 from colonnade.errors import ConnectError
-from colonnade.wire.packet import MAX_PACKET
-from colonnade.wire.turns import Tenant
+from colonnade.wire.fair_queue import QueueMember
+from colonnade.wire.packets import MAX_PACKET
 
-Place = Literal["room", "lane"]
+PlaceKind = Literal["room", "lane"]
 """The kinds of rooms: lanes have a limit of their own."""
 _MIB = 1 << 20
 MESSAGE, CALL, JOIN, REFUSAL = 1 << 10, 1 << 16, 1 << 18, 1 << 20
@@ -32,7 +32,7 @@ _CEILING, _HEADROOM = 2.0, 64 * _MIB
 many bytes, which nobody reaches who keeps to the rules of HTTP/2."""
 
 
-class Refusal(ConnectError):  # noqa: N818 - as those in errors.py that read better so
+class QuotaRefusal(ConnectError):  # noqa: N818 - as those in errors.py that read better so
     """What a caller asks for is not to be had; ``status`` is how gRPC calls that."""
 
     def __init__(self, reason: str, status: str = "RESOURCE_EXHAUSTED") -> None:
@@ -77,7 +77,7 @@ UNLIMITED = HubLimits(1 << 30, 1 << 30, 1 << 30, 1 << 60, 1 << 60, 1 << 30)
 """For a hub of one study, whose participants have nobody else to disturb."""
 
 
-class Bucket:
+class TokenBucket:
     """Fills at a steady rate, and says how long to wait once more was taken than was in it."""
 
     def __init__(self, rate: float, size: float) -> None:
@@ -92,18 +92,18 @@ class Bucket:
         return min(max(0.0, -self._level / self._rate), _LONGEST_PAUSE)
 
 
-class Account(Tenant):
+class HubAccount(QueueMember):
     """What one identity has at the hub now."""
 
     def __init__(self, name: str, limits: HubLimits) -> None:
         self.name, self.limits = name, limits
-        self.places = Counter[Place]()
+        self.places = Counter[PlaceKind]()
         """Connections in rooms, of each kind."""
         self.calls: set[asyncio.Task[Any]] = set()
         """Questions that are being answered."""
         self._held = 0
-        self._share = Bucket(limits.bytes_per_second, _BURST * limits.bytes_per_second)
-        self.line = Bucket(_CEILING * limits.bytes_per_second, _HEADROOM)
+        self._share = TokenBucket(limits.bytes_per_second, _BURST * limits.bytes_per_second)
+        self.line = TokenBucket(_CEILING * limits.bytes_per_second, _HEADROOM)
         """For all bytes of its connections, whatever they mean."""
 
     async def pay(self, amount: int) -> None:
@@ -122,12 +122,12 @@ class Account(Tenant):
             )
 
     @contextmanager
-    def place(self, kind: Place, *, instead: bool) -> Iterator[None]:
+    def place(self, kind: PlaceKind, *, instead: bool) -> Iterator[None]:
         """A connection in a room, for as long as this lasts; ``instead`` of one that is about to end."""
         held, most = self.places[kind], self.limits.lanes if kind == "lane" else self.limits.connections
         if held - instead >= most:
             what = "connections in lanes" if kind == "lane" else "connections"
-            raise Refusal(
+            raise QuotaRefusal(
                 f"{self.name} has {held} {what} already, as many as one member may have at this hub; end one, or wait "
                 "until one of its studies has ended [CN034]"
             )
@@ -141,7 +141,7 @@ class Account(Tenant):
     def call(self) -> Iterator[None]:
         """A question that is being answered, for as long as this lasts."""
         if len(self.calls) >= self.limits.calls:
-            raise Refusal(
+            raise QuotaRefusal(
                 f"{self.name} asks {len(self.calls)} questions at the same time already, as many as one member may; "
                 "wait for an answer first [CN035]"
             )
@@ -154,9 +154,9 @@ class Account(Tenant):
             self.calls.discard(task)
 
     @contextmanager
-    def memory(self) -> Iterator[Memory]:
+    def memory(self) -> Iterator[QuestionMemory]:
         """Memory for one question and its answer, which is given back at the end."""
-        used = Memory(self)
+        used = QuestionMemory(self)
         try:
             yield used
         finally:
@@ -165,17 +165,17 @@ class Account(Tenant):
     def hold(self, size: int) -> None:
         """Keep so many more bytes, or refuse them."""
         if self._held + size > self.limits.memory // 2:
-            raise Refusal(
+            raise QuotaRefusal(
                 f"the questions of {self.name} and their answers take more memory than one member may have at this "
                 "hub; ask one after the other [CN036]"
             )
         self._held += size
 
 
-class Memory:
+class QuestionMemory:
     """What one question holds of its account's memory."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: HubAccount) -> None:
         self._account = account
         self.pay = account.pay
         self.size = 0

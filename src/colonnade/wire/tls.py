@@ -140,7 +140,7 @@ class TlsSession:
     def _translate(self, error: ssl.SSLError) -> ColonnadeError:
         peer, reason = self._peer, error.reason or ""
         if isinstance(error, ssl.SSLCertVerificationError):
-            if (dated := out_of_date(peer.name, error)) is not None:
+            if (dated := certificate_date_error(peer.name, error)) is not None:
                 return dated
             return IdentityError(
                 f"whoever answers as {peer.name} does not hold the certificate that the study names for it "
@@ -148,7 +148,7 @@ class TlsSession:
             )
         if "ALERT" in reason and "EXPIRED" in reason:
             return IdentityError(
-                f"by the clock of {peer.name} our certificate is not valid; this machine's clock says {clock()}: "
+                f"by the clock of {peer.name} our certificate is not valid; this machine's clock says {clock_text()}: "
                 "compare the two, and set the wrong one right [ID044]"
             )
         if "ALERT" in reason and any(refusal in reason for refusal in _REFUSALS):
@@ -158,17 +158,17 @@ class TlsSession:
         return ProtocolError(f"the sealed session with {peer.name} was damaged on its way ({reason}) [MS096]")
 
 
-def out_of_date(name: str, error: ssl.SSLCertVerificationError) -> IdentityError | None:
+def certificate_date_error(name: str, error: ssl.SSLCertVerificationError) -> IdentityError | None:
     """The error for a certificate that is not valid at this time, by which a wrong clock shows; else ``None``."""
     if error.verify_code not in _OUT_OF_DATE:
         return None
     return IdentityError(
-        f"this machine's clock says {clock()}, and at that time the certificate with which {name} answers is not valid "
+        f"this machine's clock says {clock_text()}, and at that time the certificate with which {name} answers is not valid "
         f"({error.verify_message}): compare the clocks of both machines, and set the wrong one right [ID046]"
     )
 
 
-def clock() -> str:
+def clock_text() -> str:
     """What this machine takes the time to be, for a person who compares it."""
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 

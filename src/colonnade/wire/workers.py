@@ -16,13 +16,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.errors import IdentityError, ProtocolError
-from colonnade.received import Blob, Message, Octets, Whole
-from colonnade.wire.codec import encode
-from colonnade.wire.due import check_size, message_in
+from colonnade.message_schema import BoundedBytes, FixedBytes, Integer, MessageSchema
+from colonnade.wire import certificates
+from colonnade.wire.codec import check_size, decode_message, encode
 from colonnade.wire.endpoint import Endpoint
-from colonnade.wire.hub_carrier import dial
-from colonnade.wire.identity import Certificate, ConnectionCertificate, Identity, certificates
-from colonnade.wire.lanes import lane_room, lane_topic
+from colonnade.wire.hub_connection import dial
+from colonnade.wire.identity import Certificate, ConnectionCertificate, Identity
+from colonnade.wire.study_sessions import lane_room, lane_topic
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -32,15 +32,15 @@ LONGEST = timedelta(hours=48)
 MOST_BYTES = 1 << 13
 """The most bytes of a request and of an introduction."""
 _LAST = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
-_REQUEST = Message("worker-request", worker=Blob(MOST_BYTES), connection=Blob(MOST_BYTES))
-_INTRODUCTION = Message(
+_REQUEST = MessageSchema("worker-request", worker=BoundedBytes(MOST_BYTES), connection=BoundedBytes(MOST_BYTES))
+_INTRODUCTION = MessageSchema(
     "worker-introduction",
-    worker=Blob(MOST_BYTES),
-    connection=Blob(MOST_BYTES),
-    until=Whole(0, _LAST),
-    signature=Octets(64),
+    worker=BoundedBytes(MOST_BYTES),
+    connection=BoundedBytes(MOST_BYTES),
+    until=Integer(0, _LAST),
+    signature=FixedBytes(64),
 )
-_SIGNED = b"colonnade worker introduction 2\0"
+_SIGNED_PREFIX = b"colonnade worker introduction 2\0"
 
 
 class WorkerKeys:
@@ -76,9 +76,9 @@ class WorkerKeys:
             f"the private keys of a worker of {self.name} are neither copied nor sent: make new ones there [VA273]"
         )
 
-    def admission(self, introduction: bytes, base: Certificate, topic: bytes) -> Admission:
+    def admission(self, introduction: bytes, base: Certificate, topic: bytes) -> WorkerAdmission:
         """What this worker shows hubs, from the introduction that its head gave it; an error if it is of another."""
-        found = Introduction.read(introduction, base.name)
+        found = WorkerIntroduction.parse(introduction, base.name)
         if found.check(base, topic).der != self.certificate.der:
             raise IdentityError(
                 f"the introduction that was given to a worker of {self.name} is that of another worker [ID047]"
@@ -89,7 +89,7 @@ class WorkerKeys:
             raise IdentityError(
                 f"the introduction of a worker of {self.name} has no certificate for its connections [ID048]"
             ) from None
-        return Admission(base, ConnectionCertificate(certificates.key_pem(self._key), chain), found.until)
+        return WorkerAdmission(base, ConnectionCertificate(certificates.key_pem(self._key), chain), found.until)
 
     def join_lane(
         self,
@@ -129,7 +129,7 @@ class WorkerKeys:
 
 
 @dataclass(frozen=True)
-class Admission:
+class WorkerAdmission:
     """What a worker shows a hub: a certificate for its connections, which its party's identity issued."""
 
     certificate: Certificate
@@ -149,7 +149,7 @@ class Admission:
 
 
 @dataclass(frozen=True)
-class Introduction:
+class WorkerIntroduction:
     """What a head says of a worker, as it was read; it holds only after :meth:`check`."""
 
     worker: Certificate
@@ -159,10 +159,10 @@ class Introduction:
     signature: bytes
 
     @classmethod
-    def read(cls, raw: bytes, name: str) -> Introduction:
+    def parse(cls, raw: bytes, name: str) -> WorkerIntroduction:
         """The parts of an introduction in the name of this party; nothing is believed yet."""
         what = f"the introduction of a worker of {name}"
-        fields = _read(raw, _INTRODUCTION, what)
+        fields = _read_fields(raw, _INTRODUCTION, what)
         until = datetime.fromtimestamp(fields["until"], UTC)
         worker = Certificate.from_der(fields["worker"], what)
         return cls(worker, fields["connection"], until, fields["signature"])
@@ -203,7 +203,7 @@ def introduce(identity: Identity, request: bytes, topic: bytes, until: datetime)
             f"a worker of {name} can be introduced for at most {hours} hours, and not for the past [ID055]"
         )
     what = f"the request of a worker of {name}"
-    fields = _read(request, _REQUEST, what)
+    fields = _read_fields(request, _REQUEST, what)
     worker = Certificate.from_der(fields["worker"], what)
     if worker.name != name:
         raise IdentityError(f"{what} is in the name of {worker.name} [ID057]")
@@ -214,18 +214,18 @@ def introduce(identity: Identity, request: bytes, topic: bytes, until: datetime)
     except ValueError:
         raise IdentityError(f"{what} asks for no certificate that a worker can have [ID059]") from None
     signature = identity.sign(_statement(worker, connection, topic, until))
-    return Introduction(worker, connection, until, signature).to_bytes()
+    return WorkerIntroduction(worker, connection, until, signature).to_bytes()
 
 
 def check_introduction(raw: bytes, base: Certificate, topic: bytes, now: datetime | None = None) -> Certificate:
     """The certificate of a worker, if the identity ``base`` has introduced it for the study of this topic."""
-    return Introduction.read(raw, base.name).check(base, topic, now)
+    return WorkerIntroduction.parse(raw, base.name).check(base, topic, now)
 
 
 def _statement(worker: Certificate, connection: bytes, topic: bytes, until: datetime) -> bytes:
     """What is signed: for which purpose, in which study, whose worker, which, with what connection, until when."""
     study, own, shown = (sha256(part).digest() for part in (topic, worker.der, connection))
-    return _SIGNED + encode([study, worker.name, own, shown, round(until.timestamp())])
+    return _SIGNED_PREFIX + encode([study, worker.name, own, shown, round(until.timestamp())])
 
 
 def _check_until(name: str, until: datetime, now: datetime) -> None:
@@ -238,11 +238,11 @@ def _check_until(name: str, until: datetime, now: datetime) -> None:
         raise IdentityError(f"the introduction of a worker of {name} is good for longer than any may be [ID061]")
 
 
-def _read(raw: bytes, due: Message, what: str) -> dict[str, Any]:
+def _read_fields(raw: bytes, due: MessageSchema, what: str) -> dict[str, Any]:
     """The fields of a request or an introduction; nothing in them is believed yet."""
     try:
         check_size(len(raw), due.kind, what, MOST_BYTES)
-        fields = message_in(raw, due.kind, what)
+        fields = decode_message(raw, due.kind, what)
         due.check(fields, what)
     except ProtocolError:
         raise IdentityError(f"{what} cannot be read [ID050]") from None

@@ -14,32 +14,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.audit import Change, ProbeReport, games, sensitivity_probe, subject
-from colonnade.audit.verdict import judge
+from colonnade.audit import ProbeReport, TableChange, games, sensitivity_probe, subject
+from colonnade.audit.registry import judge
 from colonnade.errors import PrivacyError
-from colonnade.kinds.glm.audit_messages import Transcript, ends, scores_told, slopes_told
-from colonnade.kinds.glm.exchange import sides as exchange
-from colonnade.kinds.glm.exchange.bounds import Side
-from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.kinds.glm.losses.labels import Family, family_for
-from colonnade.kinds.glm.sensitivity_alternating import (
+from colonnade.kinds.glm import sides as exchange
+from colonnade.kinds.glm.audit import ExchangeTranscript, ends, score_messages, slope_messages
+from colonnade.kinds.glm.families import Family, family_for
+from colonnade.kinds.glm.sensitivity import (
     ActiveFits,
+    GradientExchange as Exchanged,
     PassiveFits,
     active_fits_squared,
     active_fits_weights,
+    active_squared,
     passive_fits_squared,
     passive_fits_weights,
-)
-from colonnade.kinds.glm.sensitivity_exchange import (
-    Exchange as Exchanged,
-    active_squared,
     passive_squared,
     weights_sensitivity,
 )
+from colonnade.kinds.glm.task import Exchange, ExchangeSide
 from colonnade.privacy import Observer, Trust
-from colonnade.privacy.routes.gaussian import gaussian_mu
+from colonnade.privacy.accounting.gaussian import gaussian_mu
 from colonnade.privacy.sensitivity import root_up
-from colonnade.protocols.rows import Block
+from colonnade.protocols.rows import ColumnBlock
 from colonnade.tables import flag, number
 from research import formulas as published
 from research.bounds import closed_form_squared, logistic_own_slope
@@ -49,7 +46,7 @@ from tests.support.protocols import exchange_task
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from colonnade.testing.seeded import seeded
+    from colonnade.testing import seeded
 
 Array = np.ndarray[Any, Any]
 Rng = np.random.Generator
@@ -75,12 +72,16 @@ def _plan(rng: Rng, method: str, smallest: float = -4) -> Exchange:
     owners = tuple("abcd"[: int(rng.integers(2, 5))])
     active, family = str(rng.choice(owners)), FAMILIES[int(rng.integers(len(FAMILIES)))]
     rows = int(rng.integers(2, 13))
-    blocks = tuple(Block(o, ("u", "v", "w")[: int(rng.integers(1, 4))], float(rng.uniform(0.3, 2))) for o in owners)
+    blocks = tuple(
+        ColumnBlock(o, ("u", "v", "w")[: int(rng.integers(1, 4))], float(rng.uniform(0.3, 2))) for o in owners
+    )
     ridge = [
         0.0 if gradient and rng.random() < 0.5 else float(10 ** rng.uniform(smallest, -0.5 * gradient)) for _ in owners
     ]
     sides = tuple(
-        Side(o, ridge[k], *(float(10 ** rng.uniform(-1.5, 1)) for _ in range(2)), float(10 ** rng.uniform(-1, 0.5)))
+        ExchangeSide(
+            o, ridge[k], *(float(10 ** rng.uniform(-1.5, 1)) for _ in range(2)), float(10 ** rng.uniform(-1, 0.5))
+        )
         for k, o in enumerate(owners)
     )
     place, intercept = owners.index(active), float(rng.choice([0.01, 0.3, 1.0]))
@@ -141,9 +142,9 @@ class Scripted:
     def told(self) -> tuple[Array, Array]:
         """Messages and weights, on the grid."""
         if self.owner == self.task.active:
-            told = slopes_told(self.rows, self.labels, self.received, self.task)
+            told = slope_messages(self.rows, self.labels, self.received, self.task)
         else:
-            told = scores_told(self.rows, self.owner, self.received[self.task.active], self.task)
+            told = score_messages(self.rows, self.owner, self.received[self.task.active], self.task)
         return self.task.grid.quantise(told.messages), self.task.grid.quantise(told.weights)
 
 
@@ -161,8 +162,8 @@ def _pairs(rng: Rng, task: Exchange, owner: str, count: int) -> Iterator[tuple[S
         yield Scripted(task, owner, rows, labels, received), Scripted(task, owner, moved, turned, received)
 
 
-def _charged(event: Any) -> Change:
-    return Change(event.replace_l1, event.replace_l2_squared)
+def _charged(event: Any) -> TableChange:
+    return TableChange(event.replace_l1, event.replace_l2_squared)
 
 
 def _probed(task: Exchange, owner: str, pairs: list[tuple[Scripted, Scripted]]) -> tuple[ProbeReport, ProbeReport]:
@@ -218,8 +219,8 @@ def test_many_scripted_transcripts_stay_within_what_is_charged(method: str, role
 def _task(method: str, **changes: Any) -> Exchange:
     gradient, names = method == "gradient", ("a", "b")
     given: dict[str, Any] = {
-        "blocks": tuple(Block(name, ("x",), 1.0) for name in names),
-        "sides": tuple(Side(name, 0.0 if gradient else 0.25, 1.0, 10.0) for name in names),
+        "blocks": tuple(ColumnBlock(name, ("x",), 1.0) for name in names),
+        "sides": tuple(ExchangeSide(name, 0.0 if gradient else 0.25, 1.0, 10.0) for name in names),
         "rows": 200,
         "epochs": 3,
         "batches": 50 if gradient else 1,
@@ -240,13 +241,13 @@ def _pushed(task: Exchange) -> tuple[Scripted, Scripted]:
     return first, second
 
 
-def changed_row_alone(told: Transcript) -> Change:
+def changed_row_alone(told: ExchangeTranscript) -> TableChange:
     """A broken bound on the messages of one who tells, for the probe: nobody's row moves but the changed one."""
     (owner,), task = told.tellers, told.task
     norm, side = task.row_norm(owner), task.side(owner)
     own = task.family.own if owner == task.active else 2 * Fraction(min(side.score_clip, norm * side.weight_bound))
     square = task.grid.sensitivity_squared(root_up(task.epochs * own**2), task.numbers(owner))
-    return Change(l1=square, l2_squared=square)
+    return TableChange(l1=square, l2_squared=square)
 
 
 def test_the_changed_row_alone_is_too_little_for_steps() -> None:
@@ -258,7 +259,7 @@ def test_the_changed_row_alone_is_too_little_for_steps() -> None:
     assert report.claimed.l2_squared / unit == pytest.approx(184.4375, rel=1e-5)
     assert not report.violated
     assert weights.l2_squared_ratio == pytest.approx(1, abs=1e-4)
-    ignored = changed_row_alone(Transcript.of(task, ("b",)))
+    ignored = changed_row_alone(ExchangeTranscript.of(task, ("b",)))
     assert ignored.l2_squared / unit == pytest.approx(12, rel=1e-5)
     assert replace(report, claimed=ignored).violated
 
@@ -267,17 +268,19 @@ def test_the_changed_row_alone_is_too_little_for_steps() -> None:
 def test_the_changed_row_alone_is_too_little_for_fits(rounds: int, least: float) -> None:
     """A ball just large enough: hardly any score moves by itself, and all move together."""
     ball = 1.05 * rounds / (2 * 200 * 0.25)
-    task = _task("alternating", epochs=rounds, sides=(Side("a", 0.25, 1.0, 1.0), Side("b", 0.25, ball, 1.0)))
+    task = _task(
+        "alternating", epochs=rounds, sides=(ExchangeSide("a", 0.25, 1.0, 1.0), ExchangeSide("b", 0.25, ball, 1.0))
+    )
     report, weights = _probed(task, "b", [_pushed(task)])
     assert not any(each.violated for each in (report, weights))
     assert least < report.l2_squared_ratio <= 1
-    assert report.largest.l2_squared > 25 * changed_row_alone(Transcript.of(task, ("b",))).l2_squared
+    assert report.largest.l2_squared > 25 * changed_row_alone(ExchangeTranscript.of(task, ("b",))).l2_squared
 
 
 @pytest.mark.parametrize(("rows", "ridge", "least"), [(3, 0.02, 0.0), (60, 0.5, 0.9)])
 def test_the_changed_row_alone_is_too_little_for_the_active_party(rows: int, ridge: float, least: float) -> None:
     """With few rows and a small penalty one turned label moves every slope; enough rows come close to the bound."""
-    sides = (Side("a", ridge, 1.0, 1.0), Side("b", 0.5, 1.0, 1.0))
+    sides = (ExchangeSide("a", ridge, 1.0, 1.0), ExchangeSide("b", 0.5, 1.0, 1.0))
     task = _task("alternating", rows=rows, epochs=2 if rows == 3 else 3, family=HUBER, sides=sides)
     silence, labels = {"b": np.zeros((task.epochs, rows))}, np.zeros((2, rows))
     labels[:, 0] = (1.0, -1.0)
@@ -285,7 +288,7 @@ def test_the_changed_row_alone_is_too_little_for_the_active_party(rows: int, rid
     report, _ = _probed(task, "a", [(first, second)])
     assert not report.violated
     assert least < report.l2_squared_ratio <= 1
-    ignored = changed_row_alone(Transcript.of(task, ("a",)))
+    ignored = changed_row_alone(ExchangeTranscript.of(task, ("a",)))
     assert (report.largest.l2_squared > 1.4 * ignored.l2_squared) == (rows == 3)
 
 
@@ -325,13 +328,13 @@ def test_every_family_holds(family: Family) -> None:
         task = _task(
             method, rows=31, batches=2 if method == "gradient" else 1, epochs=2, family=family, intercept=1.0,
             learning_rate=0.2 if method == "gradient" else 0.0,
-            blocks=(Block("a", (), 0.0), Block("b", ("u", "v"), 1.0)),
+            blocks=(ColumnBlock("a", (), 0.0), ColumnBlock("b", ("u", "v"), 1.0)),
         )  # fmt: skip
         for game in games(subject(task), task):
             assert game.play(2000, seeded(3)).margin <= 0
 
 
-REAL = exchange.noised
+REAL = exchange.add_noise
 WRONG = {
     "half the variance": lambda values, name, task, draw: REAL(
         values, name, replace(task, noise=task.noise // 2), draw
@@ -343,7 +346,7 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_noise_in_the_protocol_itself_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the audit is changed: only the function by which parties of a study make their messages."""
-    monkeypatch.setattr(exchange, "noised", WRONG[wrong])
+    monkeypatch.setattr(exchange, "add_noise", WRONG[wrong])
     game = games("glm-alternating")[0]
     assert judge(game, 60_000, seed=2).word == "REFUTED"
 

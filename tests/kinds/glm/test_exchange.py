@@ -15,22 +15,27 @@ from hypothesis import example, given, settings, strategies as st
 
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds import GLM
-from colonnade.kinds.glm.exchange import fits, programs as exchange, sides
-from colonnade.kinds.glm.exchange.ball import BallFit
-from colonnade.kinds.glm.exchange.bounds import Side
-from colonnade.kinds.glm.exchange.fits import NEWTON_STEPS, Objective, believed, certified_fit, free_fit, proven_steps
-from colonnade.kinds.glm.exchange.last_fit import Foreseen, Guess, blurred, corrected_fit, unblurred
-from colonnade.kinds.glm.exchange.sides import ActiveFit, PassiveFit
-from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.kinds.glm.losses.labels import NAMES, Family, family_for, labels_for
-from colonnade.kinds.glm.plan import Choices, Setting, draft, planned
-from colonnade.kinds.glm.sensitivity_exchange import Exchange as Exchanged
-from colonnade.kinds.glm.tuning import suggest
-from colonnade.models.assessment import assess
+from colonnade.kinds.glm import fits, programs as exchange, sides
+from colonnade.kinds.glm.families import NAMES, Family, family_for, labels_for
+from colonnade.kinds.glm.fits import NEWTON_STEPS, FitObjective, certified_fit, estimate_scores, free_fit, proven_steps
+from colonnade.kinds.glm.planning import GLMChoices, GLMSetting, draft_exchange, plan_exchange, suggest
+from colonnade.kinds.glm.sensitivity import GradientExchange as Exchanged
+from colonnade.kinds.glm.sides import (
+    ActiveFit,
+    BallFit,
+    ForecastScores,
+    PassiveFit,
+    VarianceGuess,
+    blur_scores,
+    fit_corrected,
+    unblur_scores,
+)
+from colonnade.kinds.glm.task import Exchange, ExchangeSide
+from colonnade.models.assessment import assess_chances
 from colonnade.privacy import Statement, Trust, parse_budgets
-from colonnade.privacy.additive import AdditiveNoise
+from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.rows import Block
+from colonnade.protocols.rows import ColumnBlock
 from colonnade.tables.columns import Column, Flag, Number, category, flag, number
 from research.bounds import logistic_own_slope
 from tests.support import protocols as kit
@@ -83,7 +88,7 @@ def test_the_protocol_ends_with_the_numbers_of_its_reference(
 
 def test_messages_are_charged_to_other_owners_and_a_release_to_everybody_beside_them() -> None:
     draft = _task(owners=("clinic", "bank", "shop"), active="bank")
-    task = draft.calibrated(parse_budgets(1.0, 1e-5, draft.trust))
+    task = draft.calibrate(parse_budgets(1.0, 1e-5, draft.trust))
     statement = Statement.of(task.events, task.trust, 1e-5)
     assert statement.epsilon("coordinator") == statement.epsilon("analyst") == 0
     for name in task.owners:
@@ -115,10 +120,14 @@ def test_everybody_is_told_the_same_slopes() -> None:
     [
         (
             "gradient",
-            {"learning_rate": 9.0, "sides": (Side("bank", 0.0, 1.0, 1.0), Side("shop", 0.0, 1.0, 1.0))},
+            {"learning_rate": 9.0, "sides": (ExchangeSide("bank", 0.0, 1.0, 1.0), ExchangeSide("shop", 0.0, 1.0, 1.0))},
             ("ST452", "9", "4"),
         ),
-        ("gradient", {"sides": (Side("bank", 0.0, 1.0, 1.0), Side("shop", 2.0, 1.0, 1.0))}, ("ST453", "shop")),
+        (
+            "gradient",
+            {"sides": (ExchangeSide("bank", 0.0, 1.0, 1.0), ExchangeSide("shop", 2.0, 1.0, 1.0))},
+            ("ST453", "shop"),
+        ),
         ("gradient", {"batches": 41}, ("ST449", "40", "41")),
         ("alternating", {"epochs": 2_000_000}, ("ST450", "2000000", "2,000,000", "100")),
         ("gradient", {"epochs": 1, "batches": 1}, "ST451"),
@@ -143,9 +152,9 @@ def column_for(family: str, high: float) -> Column:
 
 def _default_task(family: str, rows: int, columns: int, high: float = 30.0) -> Exchange:
     """The task of a model with default parameters."""
-    blocks = (Block("bank", tuple("abcdef"[:columns]), 1.0), Block("shop", ("x",), 1.0))
-    setting = Setting(blocks, "bank", family_for(family, column_for(family, high)), TRUST, rows)
-    return planned(Choices.of(GLM(family=family, label="bank.y")), setting, parse_budgets(1.0, 1e-5, TRUST))
+    blocks = (ColumnBlock("bank", tuple("abcdef"[:columns]), 1.0), ColumnBlock("shop", ("x",), 1.0))
+    setting = GLMSetting(blocks, "bank", family_for(family, column_for(family, high)), TRUST, rows)
+    return plan_exchange(GLMChoices.of(GLM(family=family, label="bank.y")), setting, parse_budgets(1.0, 1e-5, TRUST))
 
 
 def _counts(seed: int) -> tuple[Exchange, Array, Array]:
@@ -160,12 +169,12 @@ def _counts(seed: int) -> tuple[Exchange, Array, Array]:
     return task, table, np.minimum(rng.poisson(np.exp(np.clip(task.family.centre + score, -5, 6))), high).astype(float)
 
 
-def _objective(family: str, seed: int) -> tuple[Objective, float, float]:
+def _objective(family: str, seed: int) -> tuple[FitObjective, float, float]:
     """A random objective with default penalties and a few received columns, its longest row, and its slack."""
     rng = np.random.default_rng(seed)
     columns, heard, rows = int(rng.integers(1, 6)), int(rng.integers(0, 3)), int(rng.choice([20, 60, 200]))
     loss = family_for(family, column_for(family, float(rng.choice([3, 30, 1000]))))
-    blocks = (Block("bank", tuple("abcdef"[:columns]), 1.0), Block("shop", ("x",), 1.0))
+    blocks = (ColumnBlock("bank", tuple("abcdef"[:columns]), 1.0), ColumnBlock("shop", ("x",), 1.0))
     own = (rng.integers(0, 2, (rows, columns)) * 2.0 - 1) / math.sqrt(columns)
     received = np.clip(rng.normal(0, 1, (rows, heard)), -3, 3)
     held = np.hstack([own, np.ones((rows, 1)), received])
@@ -176,7 +185,7 @@ def _objective(family: str, seed: int) -> tuple[Objective, float, float]:
     penalties = np.concatenate([np.full(columns + 1, ridge), np.maximum(ridge, 1 / (rows * spreads**2))])
     centre = np.concatenate([np.zeros(columns + 1), spreads / 2])
     norm = math.sqrt(2 + 9 * max(heard, 1))
-    return Objective(held, drawn, loss, penalties, centre), norm, 2.0**-12 * norm * loss.slope_bound / rows
+    return FitObjective(held, drawn, loss, penalties, centre), norm, 2.0**-12 * norm * loss.slope_bound / rows
 
 
 def _looks(task: Exchange, table: Array, labels: Array, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -284,13 +293,13 @@ def test_the_last_fit_is_made_after_the_party_has_left(release: bool) -> None:
     assert "kept" not in vars(outcome)  # play has ended, and with it everything that others see
     side = outcome.last_fit.__self__
     assert isinstance(side, ActiveFit)
-    assert np.array_equal(outcome.kept.weights, side.kept().weights)
+    assert np.array_equal(outcome.kept.weights, side.keep_weights().weights)
 
 
 # --- the last fit: what the active party makes of scores with noise
 
 
-SIDE = Side("shop", 0.01, 10.0, 6.0, 1.0)
+SIDE = ExchangeSide("shop", 0.01, 10.0, 6.0, 1.0)
 LOGISTIC = family_for("logistic", Flag())
 
 
@@ -298,10 +307,12 @@ def chance(scores: Array) -> Array:
     return 0.5 + 0.5 * np.tanh(scores / 2)
 
 
-def heard(rows: Array, scores: Array, noise: float, rng: np.random.Generator, side: Side = SIDE) -> Foreseen:
+def heard(
+    rows: Array, scores: Array, noise: float, rng: np.random.Generator, side: ExchangeSide = SIDE
+) -> ForecastScores:
     """Scores received with noise of this variance, of which nothing was known but their variance, roughly."""
-    guess = Guess(float(scores.var()), 0.3 * float(scores.var()), 0.1 * float(scores.var()))
-    return Foreseen.of(rows, scores + rng.normal(0, math.sqrt(noise), len(scores)), noise, side, guess)
+    guess = VarianceGuess(float(scores.var()), 0.3 * float(scores.var()), 0.1 * float(scores.var()))
+    return ForecastScores.of(rows, scores + rng.normal(0, math.sqrt(noise), len(scores)), noise, side, guess)
 
 
 def half_foretold(seed: int, count: int) -> tuple[Array, Array, np.random.Generator]:
@@ -331,7 +342,7 @@ def test_factors_are_those_of_scores_without_noise():
     rows, scores, rng = half_foretold(2, 200_000)
     labels = (rng.random(len(rows)) < chance(0.8 * rows[:, 0] + 1.2 * scores - 1.5)).astype(float)
     for noise, near in ((9.0, 0.25), (1e-6, 0.1)):
-        found = corrected_fit(rows, labels, [heard(rows, scores, noise, rng)], 1e-5)
+        found = fit_corrected(rows, labels, [heard(rows, scores, noise, rng)], 1e-5)
         assert found == pytest.approx([0.8, -1.5, 1.2], abs=near)
 
 
@@ -339,7 +350,7 @@ def test_own_columns_alone_keep_the_moments_of_the_labels():
     rows, scores, rng = half_foretold(3, 4_000)
     labels = (rng.random(len(rows)) < chance(rows[:, 0] + scores - 1)).astype(float)
     two = [heard(rows, scores, 9.0, rng), heard(rows, -scores + rng.normal(0, 1, len(rows)), 4.0, rng)]
-    weights = corrected_fit(rows, labels, two, 1e-9)
+    weights = fit_corrected(rows, labels, two, 1e-9)
     lean = 1.5 * (1 - 2 * labels.mean())
     half = math.sqrt(1 + lean**2 / 4)
     high, low = lean / 2 + half, lean / 2 - half
@@ -355,9 +366,9 @@ def test_own_columns_alone_keep_the_moments_of_the_labels():
 
 
 def drafted(rows: int, noise: float) -> Exchange:
-    blocks = (Block("bank", ("a",), 1.0), Block("shop", ("x", "y", "z"), math.sqrt(3)))
-    setting = Setting(blocks, "bank", LOGISTIC, TRUST, rows)
-    task = draft(Choices.of(GLM(label="bank.y", epochs=1)), setting, noise)
+    blocks = (ColumnBlock("bank", ("a",), 1.0), ColumnBlock("shop", ("x", "y", "z"), math.sqrt(3)))
+    setting = GLMSetting(blocks, "bank", LOGISTIC, TRUST, rows)
+    task = draft_exchange(GLMChoices.of(GLM(label="bank.y", epochs=1)), setting, noise)
     return replace(task, noise=round(task.noise * noise**2))
 
 
@@ -367,7 +378,7 @@ def test_slopes_tell_how_large_the_answered_scores_are():
     table = np.hstack([rng.uniform(-1, 1, (20_000, 3)), np.ones((20_000, 1))])
     labels = (rng.random(len(table)) < chance(2 * table[:, 0] - 1)).astype(float)
     task = replace(drafted(len(table), 0.5), message_clip=50.0)
-    slopes = LOGISTIC.sent(np.full(len(table), math.log(labels.mean() / (1 - labels.mean()))), labels)
+    slopes = LOGISTIC.clip_slopes(np.full(len(table), math.log(labels.mean() / (1 - labels.mean()))), labels)
     side = PassiveFit(table, "shop", task)
     side.take(0, slopes)
     scores, ridge = table @ side.weights, task.side("shop").ridge
@@ -378,7 +389,7 @@ def test_slopes_tell_how_large_the_answered_scores_are():
     side.take(0, slopes + rng.normal(0, deviation, len(slopes)))
     loud, noise = side.scores(0), task.message_deviation("shop") ** 2
     received = loud + rng.normal(0, math.sqrt(noise), len(loud))
-    guess = Guess.by_slopes(slopes, received, "shop", task, noise)
+    guess = VarianceGuess.by_slopes(slopes, received, "shop", task, noise)
     assert guess.variance == pytest.approx(loud.var(), rel=0.4)
     assert guess.plus(guess).variance == pytest.approx(4 * guess.variance)
     assert guess.error < 0.5 * guess.variance
@@ -391,10 +402,10 @@ def test_scores_that_speak_against_the_label_are_left_out():
     side = ActiveFit(own, labels, drafted(3_000, 0.5))
     side.slopes(0)
     side.hear("shop", 0, rng.normal(0, 1, 3_000) - 3 * (labels - labels.mean()))
-    kept = side.kept()
+    kept = side.keep_weights()
     assert kept.factors == {"shop": 0.0}
     assert kept.spreads["shop"] > 0
-    assert kept.weights == pytest.approx(corrected_fit(own, labels, [], 1 / 3_000), abs=1e-6)
+    assert kept.weights == pytest.approx(fit_corrected(own, labels, [], 1 / 3_000), abs=1e-6)
 
 
 @pytest.mark.parametrize("loudness", [0.01, 1.5])
@@ -408,11 +419,11 @@ def test_what_is_expected_of_the_fits_own_people_is_right(loudness):
     side, other = ActiveFit(own, labels, task), PassiveFit(table, "shop", task)
     other.take(0, side.slopes(0) + rng.normal(0, task.message_deviation("bank"), len(labels)))
     side.hear("shop", 0, other.scores(0) + rng.normal(0, task.message_deviation("shop"), len(labels)))
-    kept = side.kept()
-    found = assess(labels > 0, chance(side.expected(kept)))
+    kept = side.keep_weights()
+    found = assess_chances(labels > 0, chance(side.expected_scores(kept)))
     assert found.slope == pytest.approx(1, abs=0.1)
     assert found.intercept == pytest.approx(0, abs=0.1)
-    alone = assess(labels > 0, chance(own @ corrected_fit(own, labels, [], 1e-5)))
+    alone = assess_chances(labels > 0, chance(own @ fit_corrected(own, labels, [], 1e-5)))
     assert found.log_loss < alone.log_loss
     assert kept.factors["shop"] > 0
 
@@ -422,7 +433,7 @@ def test_points_for_many_parties_stand_for_all():
     rows = np.hstack([rng.normal(0, 1, (6_000, 1)), np.ones((6_000, 1))])
     scores = rng.normal(0, 0.5, (8, 6_000))
     labels = (rng.random(6_000) < chance(rows[:, 0] + scores.sum(axis=0))).astype(float)
-    found = corrected_fit(rows, labels, [heard(rows, each, 0.01, rng) for each in scores], 1e-5)
+    found = fit_corrected(rows, labels, [heard(rows, each, 0.01, rng) for each in scores], 1e-5)
     assert found == pytest.approx([1.0, 0.0, *([1.0] * 8)], abs=0.35)
 
 
@@ -430,22 +441,24 @@ def test_what_is_not_known_flattens_chances_and_raises_means():
     scores = np.linspace(-3, 3, 7)
     drawn = np.random.default_rng(6).normal(0, 1.2, 400_000)
     mean = np.array([chance(each + drawn).mean() for each in scores])
-    assert chance(blurred(LOGISTIC, scores, 1.44)) == pytest.approx(mean, abs=0.01)
+    assert chance(blur_scores(LOGISTIC, scores, 1.44)) == pytest.approx(mean, abs=0.01)
     counts = family_for("poisson", Number(low=0.0, high=30.0))
-    assert blurred(counts, scores, 0.5) == pytest.approx(scores + 0.25)
-    assert unblurred(counts, 0.5) == (1.0, -0.25)
-    assert np.array_equal(blurred(family_for("linear", Number(low=0.0, high=1.0)), scores, 0.5), scores)
+    assert blur_scores(counts, scores, 0.5) == pytest.approx(scores + 0.25)
+    assert unblur_scores(counts, 0.5) == (1.0, -0.25)
+    assert np.array_equal(blur_scores(family_for("linear", Number(low=0.0, high=1.0)), scores, 0.5), scores)
 
 
 def test_the_less_can_be_signal_the_less_is_believed():
     received = 0.3 + np.linspace(-1, 1, 400)
-    calm, loud, shifted = (believed(received, 2.0, noise, shared) for noise, shared in ((0, 0), (100, 0), (1, 1)))
+    calm, loud, shifted = (
+        estimate_scores(received, 2.0, noise, shared) for noise, shared in ((0, 0), (100, 0), (1, 1))
+    )
     assert (calm.middle, calm.share, calm.signal) == pytest.approx((0.3, 1.0, received.var()), rel=0.05)
     assert loud.share < 0.02
     assert 0 < loud.middle < 0.1
     # What all scores share does not average out, however many there are.
-    assert believed(np.tile(received, 100), 2.0, 1.0).middle == pytest.approx(0.3, rel=0.01)
-    assert believed(np.tile(received, 100), 2.0, 1.0, 1.0).middle == pytest.approx(shifted.middle, rel=0.05)
+    assert estimate_scores(np.tile(received, 100), 2.0, 1.0).middle == pytest.approx(0.3, rel=0.01)
+    assert estimate_scores(np.tile(received, 100), 2.0, 1.0, 1.0).middle == pytest.approx(shifted.middle, rel=0.05)
     assert 0 < shifted.middle < 0.03
 
 
@@ -565,7 +578,7 @@ def test_row_terms_are_rounded_up():
         assert family.own >= min(moved, 2)
     # Large numbers close together do not lose the row term.
     family = family_for("poisson", number(10**9, 10**9 + 1), region=(math.log(10**9), math.log(10**9) + 1e-9))
-    sent = family.sent(np.array([-1.0, 1.0]), np.array([family.high, family.low]))
+    sent = family.clip_slopes(np.array([-1.0, 1.0]), np.array([family.high, family.low]))
     assert Fraction(float(sent[1])) - Fraction(float(sent[0])) <= family.own
 
 

@@ -13,18 +13,17 @@ import pytest
 
 from colonnade import Statement, category, flag, joint_scores, number
 from colonnade.errors import DataError, PrivacyError, StudyError
-from colonnade.kinds.glm import plan as glm_plan
-from colonnade.kinds.glm.exchange import programs as exchange
-from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.kinds.glm.guarantees import Guarantees, protection
+from colonnade.kinds.glm import planning as glm_plan, programs as exchange
 from colonnade.kinds.glm.model import GLM
+from colonnade.kinds.glm.preflight import Guarantees, protection
+from colonnade.kinds.glm.task import Exchange
 from colonnade.models import Estimator, Roster
-from colonnade.models.metrics import accuracy, area, explained
+from colonnade.models.assessment import accuracy, area, explained
 from colonnade.privacy import DiscreteGaussianRelease, Trust
-from colonnade.privacy.additive import AdditiveNoise
-from colonnade.privacy.routes.gaussian import gaussian_epsilon
-from colonnade.privacy.rows import rounded_up
-from colonnade.protocols.messages import NOISE_UNIT
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon
+from colonnade.privacy.noise_laws import AdditiveNoise
+from colonnade.privacy.statement import format_rounded_up
+from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import Role
 from colonnade.tables import population
 from tests.support.errors import raises
@@ -73,7 +72,7 @@ def together(family="logistic", rows=600):
 
 def planned(model, roster, rows, times):
     """The plan for noise of so many times the sensitivity."""
-    return glm_plan.draft(model.choices(), model.setting(roster, rows), times)
+    return glm_plan.draft_exchange(model.choices(), model.setting(roster, rows), times)
 
 
 def nearly_exact(model, people, rows):
@@ -132,7 +131,10 @@ def test_a_fit_without_noise_is_the_reference(monkeypatch, asked):
     people = together(rows=300)
     model = GLM(epsilon={"left": 5.0}, label="left.y", rows=300, **asked).fit(people)
     tables = people.tables()
-    held = {name: model.design(people.roster.schemas).centred(name).features(tables[name]).matrix() for name in tables}
+    held = {
+        name: model.design(people.roster.schemas).centred_columns(name).centre_features(tables[name]).matrix()
+        for name in tables
+    }
     kept, opened = exchange.reference(
         held, tables["left"].column("y")[:, 0], model.plan(people.roster), lambda *asked: np.zeros(asked[2], np.int64)
     )
@@ -471,7 +473,7 @@ def test_the_page_says_who_sent_what_and_holds_no_weight_that_a_party_keeps(rele
     for word in (
         *("noisy scores of shop and clinic", "eavesdropper on every channel", "in its kept.json and nowhere else"),
         *("largest epsilon short of all parties together", *(row.what for row in model.guarantees_[:7])),
-        *(rounded_up(row.epsilon, 3) for row in model.guarantees_[:7]),
+        *(format_rounded_up(row.epsilon, 3) for row in model.guarantees_[:7]),
         *(f"{model.plan_['deviations'][name]:,.4g}" for name in PARTIES),
     ):
         assert word in words

@@ -14,22 +14,18 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade import flag
 from colonnade.errors import CapacityError, DataError, StudyError
-from colonnade.kinds.glm import plan as glm_plan
-from colonnade.kinds.glm.exchange.last_fit import corrected_fit
-from colonnade.kinds.glm.exchange.sides import KeptWeights, PassiveDescent, PassiveFit
-from colonnade.kinds.glm.kept_scores import programs as kept_scores
-from colonnade.kinds.glm.kept_scores.model import KeptScores
-from colonnade.kinds.glm.kept_scores.programs import New
-from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
+from colonnade.kinds.glm import kept_scores, planning as glm_plan
+from colonnade.kinds.glm.kept_scores import KeptScores, KeptScoresTask, NewRows, ScoreSender
 from colonnade.kinds.glm.model import GLM
+from colonnade.kinds.glm.sides import KeptWeights, PassiveDescent, PassiveFit, fit_corrected
 from colonnade.models import Roster
-from colonnade.models.assessment import assess
+from colonnade.models.assessment import assess_chances
 from colonnade.privacy import Statement, parse_budgets
-from colonnade.privacy.additive import AdditiveNoise
-from colonnade.protocols.messages import NOISE_UNIT
+from colonnade.privacy.noise_laws import AdditiveNoise
+from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from tests.support import protocols as kit
 from tests.support.errors import raises
 from tests.support.federations import aligned, federation, numbers
@@ -38,7 +34,7 @@ from tests.support.protocols import kept_scores_task
 # --- the protocol
 
 
-SENDERS = (Sender("mid", 2, 1.5, 0.4, 0.1), Sender("right", 3, 2.0, 1.5, 0.25))
+SENDERS = (ScoreSender("mid", 2, 1.5, 0.4, 0.1), ScoreSender("right", 3, 2.0, 1.5, 0.25))
 execute = partial(kit.execute, kept_scores)
 
 
@@ -47,7 +43,9 @@ def new_people(rows):
     rng = np.random.default_rng(1)
     ids = [f"n{i:03d}" for i in range(rows)]
     return {
-        name: New(ids, np.hstack([rng.uniform(-1, 1, (rows, width - 1)), np.ones((rows, 1))]), rng.normal(size=width))
+        name: NewRows(
+            ids, np.hstack([rng.uniform(-1, 1, (rows, width - 1)), np.ones((rows, 1))]), rng.normal(size=width)
+        )
         for name, width in {"left": 3, "mid": 2, "right": 3}.items()
     }
 
@@ -97,10 +95,10 @@ def test_what_is_refused(changes, error, said):
     with raises(ValueError, "VA134"):
         KeptScoresTask(kept_scores_task().trust, "left", (), 5)
     with raises(StudyError, "ST454"):
-        kept_scores_task(Sender("right", 4, 1.5, 0.0, 0.1))
-    draft = kept_scores_task(Sender("right", 4, 1.5, 1e6, 0.1), rows_at_most=50)
+        kept_scores_task(ScoreSender("right", 4, 1.5, 0.0, 0.1))
+    draft = kept_scores_task(ScoreSender("right", 4, 1.5, 1e6, 0.1), rows_at_most=50)
     with raises(CapacityError, "CA024"):
-        draft.calibrated(parse_budgets(1e-6, 1e-6, draft.trust))
+        draft.calibrate(parse_budgets(1e-6, 1e-6, draft.trust))
 
 
 def test_one_question_costs_a_score_and_the_weights():
@@ -118,8 +116,8 @@ def test_one_question_costs_a_score_and_the_weights():
 
 def test_noise_is_split_where_it_hurts_least():
     drifts = {0.0: 6, 5e-324: 6, 0.26: 2, 1.0: 0, 9.0: -3, 1e300: -6}
-    assert {drift: Sender("right", 3, 1.0, 0.5, drift).lean for drift in drifts} == drifts
-    sender, costs = Sender("right", 3, 2.0, 1.5, 0.1875), {}
+    assert {drift: ScoreSender("right", 3, 1.0, 0.5, drift).lean for drift in drifts} == drifts
+    sender, costs = ScoreSender("right", 3, 2.0, 1.5, 0.1875), {}
     for lean in (1, 3, 6):
         # The variance of a score's noise when both noises together cost what they cost at ratio 1.
         blur = 2.0**lean * (sender.row_norm * sender.drift) ** 2
@@ -130,8 +128,8 @@ def test_noise_is_split_where_it_hurts_least():
 @settings(max_examples=5, deadline=None)
 @given(st.floats(0.5, 40), st.floats(0.01, 5), st.floats(0.0, 5))
 def test_the_budget_is_kept_whatever_the_bounds(epsilon, clip, drift):
-    draft = kept_scores_task(Sender("right", 4, 1.5, clip, drift), rows_at_most=50)
-    task = draft.calibrated(parse_budgets(epsilon, 1e-6, draft.trust))
+    draft = kept_scores_task(ScoreSender("right", 4, 1.5, clip, drift), rows_at_most=50)
+    task = draft.calibrate(parse_budgets(epsilon, 1e-6, draft.trust))
     found = Statement.of(task.events, task.trust, 1e-6)
     assert found.epsilon("left") <= epsilon
     assert found.epsilon("right") == 0
@@ -151,7 +149,7 @@ def columns(rows, seed=0):
 
 
 def planned(model, roster, rows, times):
-    return glm_plan.draft(model.choices(), model.setting(roster, rows), times)
+    return glm_plan.draft_exchange(model.choices(), model.setting(roster, rows), times)
 
 
 def told_by(question, task, me, table):
@@ -268,7 +266,7 @@ def best_alone(people):
     """The log-loss of a logistic regression on the bank's columns, fitted to these people."""
     table = people.tables()["bank"]
     rows, truth = np.column_stack([table.column("a"), table.column("b"), np.ones(table.rows)]), table.column("y")[:, 0]
-    return assess(truth > 0, 1 / (1 + np.exp(-rows @ corrected_fit(rows, truth, [], 1e-9)))).log_loss
+    return assess_chances(truth > 0, 1 / (1 + np.exp(-rows @ fit_corrected(rows, truth, [], 1e-9)))).log_loss
 
 
 @pytest.mark.parametrize(
@@ -277,9 +275,9 @@ def best_alone(people):
 def test_chances_are_not_too_sure_and_what_others_say_does_no_harm(fits, others, method, epsilon):
     model = fits[method, epsilon]
     question = KeptScores(model, epsilon=epsilon)
-    found = answered(question, others, question.planned(others.roster, 4_000), 1)
+    found = answered(question, others, question.plan_for_rows(others.roster, 4_000), 1)
     asked, alone = (
-        assess(model.true_of(others), each[:, 1]) for each in (found.probabilities, found.own_probabilities)
+        assess_chances(model.true_of(others), each[:, 1]) for each in (found.probabilities, found.own_probabilities)
     )
     assert alone.log_loss == pytest.approx(best_alone(others), abs=0.004)
     assert 0.85 < alone.slope < 1.15

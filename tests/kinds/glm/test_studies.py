@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.cli import show
+from colonnade.cli import text_output
 from colonnade.cli.publish import publish, publish_own
 from colonnade.errors import NO_PART, BudgetError, DataError, PolicyError, StorageError, StudyError
 from colonnade.kinds import KeptScores
@@ -28,7 +28,7 @@ from colonnade.privacy import Ledger
 from colonnade.study import Study, preflight, run_coordinator, run_party
 from colonnade.study.local import folder_of
 from colonnade.tables import read_table
-from colonnade.tables.centred import Centred
+from colonnade.tables.centring import ColumnCentring
 from tests.support.errors import raises
 from tests.support.places import Place
 from tests.support.studies import InThread, outcomes, play, scatter
@@ -291,7 +291,7 @@ def test_only_the_party_with_the_label_is_told_and_questions_compose_until_one_i
     # No file of anybody else holds a score, and none but its own a weight.
     assert holding(out, bank.scores_[:, 0]) == [own]
     assert not holding(out, [weight for name in PARTIES for weight in place.kept(name)["weights"]])
-    assert "bank was told the noisy scores" in show.outcome(study, out, {})
+    assert "bank was told the noisy scores" in text_output.outcome(study, out, {})
     assert "in the model.json of bank and nowhere" in page
     cost = study.statement.epsilon("bank")
     assert 7.9 < cost <= 8.0
@@ -318,7 +318,7 @@ def test_everybody_scores_with_the_weights_in_its_own_file(place):
     tables = {name: place.config(name).table(study.roster.schemas[name]).sorted_by_id() for name in PARTIES}
     assert found.ids_ == list(tables["bank"].ids)
     rows, kept = found.scorer.kept_rows("bank", tables["bank"])
-    encoded = Centred(study.roster.schemas["shop"]).features(tables["shop"]).matrix()
+    encoded = ColumnCentring(study.roster.schemas["shop"]).centre_features(tables["shop"]).matrix()
     clip = study.task.sender("shop").score_clip
     sent = np.clip(9.0 * (encoded[:, 0] - encoded[:, 1]), -clip, clip)
     assert np.corrcoef(found.scores_[:, 0] - rows @ kept, sent)[0, 1] > 0.5
@@ -424,7 +424,7 @@ def test_a_preflight_says_what_follows_from_public_figures(talk, colonnade):
     assert (bank["weight_bound"], bank["score_clip"], bank["agreement"]) == (None, None, None)
     assert shop["noise_std"] == task.message_deviation("shop")
     assert 0 < shop["agreement"] < 1
-    assert "expected agreement" in show.preflight(answer)
+    assert "expected agreement" in text_output.preflight(answer)
     assert "task.rows" in colonnade("privacy", study.path, "--rows", 7, code=StudyError.exit_code)
     for given in ("score_clip = 1.0\n", 'method = "gradient"\n'):  # chosen by hand: nothing is expected
         facts = preflight(talk.study("fit", FIT + given)).details.facts
@@ -455,7 +455,7 @@ def test_what_a_question_costs_is_said_beforehand(fitted, colonnade):
     assert (sender["noise_std"], sender["blur"]) == (study.task.deviation("shop"), study.task.blur("shop"))
     assert {load.participant: load.bytes_sent for load in run.loads} == {"bank": 0, "shop": 800, "coordinator": 0}
     assert preflight(study, 50).run.loads[1].bytes_sent == 400
-    assert "SCORES of new people by kept weights, told to bank alone" in show.asked("shop", answer)
+    assert "SCORES of new people by kept weights, told to bank alone" in text_output.approval_text("shop", answer)
     one = colonnade("plan", study.path, "--epsilon", "--noise-multiplier", 2, "--json")
     two = colonnade("plan", study.path, "--epsilon", "--error", 2 * one["error"], "--json")
     assert two["noise_multiplier"] == pytest.approx(4, rel=1e-3)

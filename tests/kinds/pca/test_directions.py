@@ -12,10 +12,10 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import norm as normal
 
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError
-from colonnade.kinds.pca.directions import programs as power, task as power_task
-from colonnade.kinds.pca.directions.search import AskedDirections
-from colonnade.kinds.pca.directions.task import reach_for
+from colonnade.kinds.pca import programs as power, task as power_task
 from colonnade.kinds.pca.sensitivity import changed_products_sensitivity, products_sensitivity
+from colonnade.kinds.pca.subspace_iteration import DirectionHistory
+from colonnade.kinds.pca.task import reach_for
 from colonnade.privacy import Observer, Statement, parse_budgets
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
 from colonnade.protocols.moments.task import Moments
@@ -67,7 +67,7 @@ def test_simulated_products_are_exact_also_beyond_what_floats_hold(exact, gamma,
     assert (task.bound > 2**53) == (gamma > 2**13)
     tables = {block.owner: np.full((rows, len(block.columns)), len(block.columns) ** -0.5) for block in task.blocks}
     found = power.simulate(tables, task, Stream(bytes(32)))
-    want = power.reference(whole(task, tables), found.asked, task)
+    want = power.reference(whole(task, tables), found.directions, task)
     assert all(np.array_equal(*pair) for pair in zip(found.opened, want, strict=True))
     with raises(CapacityError, "CA027"):  # what the protocol refuses is not simulated
         power.simulate(tables, replace(task, gamma=2**22, rows_at_most=1000), Stream(bytes(32)))
@@ -120,10 +120,10 @@ def test_directions_of_all_rounds_are_within_reach(seed, width, directions, roun
     rounds = min(rounds, width // directions)
     task = make_task((width - 1, 0), directions=directions, rounds=rounds, reach=reach_for(width, rounds, directions))
     wanted = np.linalg.qr(rng.normal(size=(width, rounds * directions)))[0]
-    asked, same = AskedDirections(task), AskedDirections(task)
+    asked, same = DirectionHistory(task), DirectionHistory(task)
     for number in range(rounds):
-        asked.add(asked.rounded(wanted[:, number * directions : (number + 1) * directions]))
-        same.add(same.rounded(wanted[:, :directions]))  # which leaves no room for more
+        asked.add(asked.round_directions(wanted[:, number * directions : (number + 1) * directions]))
+        same.add(same.round_directions(wanted[:, :directions]))  # which leaves no room for more
     joint, again = (np.hstack(each.rounds).astype(float) for each in (asked, same))
     assert max(np.linalg.norm(joint, 2), np.linalg.norm(again, 2)) <= task.reach
     assert np.linalg.norm(joint, -2) >= 0.9 * task.reach
@@ -133,7 +133,7 @@ def test_every_participant_refuses_directions_beyond_the_reach():
     task = make_task()
     first = np.zeros((task.width, task.directions), dtype=np.int32)
     first[0, 0] = task.reach
-    asked = AskedDirections(task)
+    asked = DirectionHistory(task)
     asked.add(first)
     longer, smallest = np.zeros_like(first), np.zeros_like(first)
     longer[1, 0], smallest[1, 0] = task.reach + 1, -(2**31)
@@ -144,7 +144,7 @@ def test_every_participant_refuses_directions_beyond_the_reach():
         with raises(ProtocolError, "MS022", "o0"):
             asked.add(wrong)
     with raises(ProtocolError, "MS023"):
-        asked.rounded(np.full((task.width, 1), np.nan))
+        asked.round_directions(np.full((task.width, 1), np.nan))
     assert len(asked.rounds) == 1
 
 
@@ -165,11 +165,11 @@ def test_no_person_moves_all_rounds_by_more_than_the_sensitivity(seed, towards):
     rng = np.random.default_rng(seed)
     task = make_task((6, 7), gamma=16, constant=8, reach=64, directions=3, rounds=3)
     tables = [make_tables(task, 1, int(rng.integers(2**31))) for _ in range(2)]
-    asked = AskedDirections(task)
+    asked = DirectionHistory(task)
     rows = [np.append(np.hstack(list(whole(task, table).values()))[0], task.constant) for table in tables]
     wanted = np.linalg.qr(np.column_stack([*(rows if towards else []), *rng.normal(size=(9, task.width))])[:, :9])[0]
     for number in range(3):
-        asked.add(asked.rounded(wanted[:, 3 * number : 3 * number + 3]))
+        asked.add(asked.round_directions(wanted[:, 3 * number : 3 * number + 3]))
     vectors = [np.concatenate(power.reference(whole(task, table), asked.rounds, task)) for table in tables]
     limit = task.sensitivity
     first, moved = vectors[0].astype(object), (vectors[0] - vectors[1]).astype(object)
@@ -186,11 +186,11 @@ def test_all_rounds_cost_what_one_release_of_all_moments_costs():
     """The noise per unit of direction is that of an entry of X'X, but for the room that the sum of squares takes."""
     task = make_task((40, 30, 30), gamma=2**12, constant=2**11, rounds=6, directions=8, reach=4096)
     budgets = parse_budgets({"analyst": 1.0, "party": 2.0}, 1e-5, task.trust)
-    found = task.calibrated(budgets)
+    found = task.calibrate(budgets)
     law = "discrete-gaussian"
-    full = Moments(task.blocks, task.trust, 2**12, 2**11, 1000, noise=3, law=law).calibrated(budgets)
+    full = Moments(task.blocks, task.trust, 2**12, 2**11, 1000, noise=3, law=law).calibrate(budgets)
     assert 1 < found.noise_std / full.noise_std < 1.01
-    more = replace(task, rounds=12).calibrated(budgets)
+    more = replace(task, rounds=12).calibrate(budgets)
     assert more.noise_std == pytest.approx(found.noise_std, rel=1e-6)
     assert found.event.dimension == 6 * found.entries
     assert found.openings == {found.event: 6}
@@ -198,7 +198,7 @@ def test_all_rounds_cost_what_one_release_of_all_moments_costs():
 
 def test_observers_learn_what_the_theorem_says():
     task = make_task((4, 4, 4), gamma=2**12, constant=2**11, reach=4096)
-    task = task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
+    task = task.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
     said = Statement.of(task.events, task.trust, 1e-5)
     analyst, coordinator, party = (
         said.epsilon(observer, 1e-5) for observer in (Observer.analyst(), Observer.coordinator(), Observer.party("o0"))

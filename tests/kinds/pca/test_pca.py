@@ -11,21 +11,21 @@ import pytest
 from sklearn import decomposition
 
 from colonnade import PCA, Federation, Observer, Party, Schema, flag, number
-from colonnade.cli import show
+from colonnade.cli import text_output
 from colonnade.errors import CapacityError, DataError, IdentityError, PrivacyError, SchemaError, StudyError
 from colonnade.kinds.pca import component_errors, evaluation as baselines
-from colonnade.kinds.pca.directions.task import Directions
 from colonnade.kinds.pca.evaluation import captured_by_pca, compare
 from colonnade.kinds.pca.model import WIDE, top_eigenvectors
+from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.models import Roster
 from colonnade.models.estimates import Estimate
 from colonnade.privacy import Trust
 from colonnade.protocols.moments.programs import simulate
 from colonnade.protocols.moments.task import Moments
 from colonnade.study import preflight
-from colonnade.study.plan import Amount, epsilons
-from colonnade.tables.people import population as made_up
-from colonnade.testing.seeded import seeded
+from colonnade.study.planning import NoiseAmount, epsilons
+from colonnade.tables.datasets import population as made_up
+from colonnade.testing import seeded
 from tests.support.errors import raises
 from tests.support.federations import aligned, federation
 from tests.support.pages import Page
@@ -213,7 +213,7 @@ def test_auto_asks_for_directions_above_a_stated_width():
     asked, roster = {"epsilon": 1.0, "rows_at_most": 1000}, wide_roster(WIDE + 1)
     assert isinstance(PCA(2, **asked).plan(wide_roster(WIDE)), Moments)
     task = PCA(2, **asked).plan(roster)
-    assert isinstance(task, Directions)
+    assert isinstance(task, SubspaceIteration)
     assert (task.rounds, task.directions, task.center) == (6, 10, True)
     assert not PCA(2, center=False, **asked).plan(roster).center
     assert PCA(2, iterations=9, **asked).plan(roster).rounds == 9
@@ -226,11 +226,11 @@ def test_auto_asks_for_directions_above_a_stated_width():
 def test_auto_takes_all_moments_where_only_they_fit():
     """The defaults allow millions of rows; where rows may be long too, products with directions do not fit."""
     model, roster = PCA(2, epsilon=1.0), wide_roster(WIDE + 1, clip=None)
-    assert isinstance(model.plan(wide_roster(WIDE + 1)), Directions)
+    assert isinstance(model.plan(wide_roster(WIDE + 1)), SubspaceIteration)
     assert model.plan(roster) == PCA(2, epsilon=1.0, method="moments").plan(roster)
     # Nor do all moments fit a message of so many columns, and the error is that of directions.
     wider = model.plan(wide_roster(6000, clip=None))
-    assert isinstance(wider, Directions)
+    assert isinstance(wider, SubspaceIteration)
     for task in (
         PCA(2, epsilon=1.0, method="power").plan(roster),
         PCA(2, epsilon=1.0, iterations=6).plan(roster),
@@ -350,14 +350,14 @@ def test_what_cannot_be_told_apart_is_said_and_never_clear(tmp_path):
     np.testing.assert_array_equal([value.deviation for value in found.values()], again.components_deviations_[1])
     assert [value.low for value in again.variances()] == again.explained_variance_low_.tolist()
     assert [value.deviation for value in again.means().values()] == again.mean_deviations_.tolist()
-    again.restore(model.learned() | {"angles": [1.0]})
+    again.restore(model.learned_values() | {"angles": [1.0]})
     with raises(ValueError, "VA031"):  # of another shape
         again.check_restored()
     # Errors may be absent.
-    learned = {name: value for name, value in model.learned().items() if name in model.saved}
+    learned = {name: value for name, value in model.learned_values().items() if name in model.saved}
     model.restore(learned)
     model.check_restored()
-    assert (model.clear, model.unclear(), model.learned()) == (None, [], learned)
+    assert (model.clear, model.unclear(), model.learned_values()) == (None, [], learned)
     estimates = [*model.loadings(1).values(), *model.variances(), *model.means().values()]
     assert all(value.deviation is None for value in estimates)
 
@@ -390,9 +390,9 @@ def test_a_study_by_directions(trial):
     place.file.write_text(text.replace("n_components = 2", 'n_components = 1\nmethod = "power"'))
     study = place.study()
     answer, task = preflight(study), study.task
-    assert (type(task), answer.details.method) == (Directions, "power")
+    assert (type(task), answer.details.method) == (SubspaceIteration, "power")
     assert answer.details.facts == {"openings": task.rounds, "directions": task.directions}
-    assert f"products with {task.directions} directions each, priced as one" in show.preflight(answer)
+    assert f"products with {task.directions} directions each, priced as one" in text_output.preflight(answer)
     models = play(study, out)
     for model in models.values():
         np.testing.assert_allclose(model.components_, models["coordinator"].components_, atol=1e-9)
@@ -400,7 +400,7 @@ def test_a_study_by_directions(trial):
     facts = json.loads((out / "run.json").read_text())["task"]
     assert (facts["rounds"], facts["directions"], facts["law"]) == (task.rounds, task.directions, "discrete-gaussian")
     with raises(StudyError, "ST570", "power"):
-        epsilons(study, Amount(error=0.1), rows=100)
+        epsilons(study, NoiseAmount(error=0.1), rows=100)
     for asked, said in (('method = "krylov"', "ST595"), ('method = "moments"\niterations = 3', "ST152")):
         place.file.write_text(text.replace("n_components = 2", asked))
         with raises(StudyError, said):

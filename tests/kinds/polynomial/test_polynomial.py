@@ -16,9 +16,16 @@ from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from colonnade import Observer, Schema, category, flag, number
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.kinds.polynomial import programs as polynomial
-from colonnade.kinds.polynomial.expressions import added, degree, from_coefficients, multiplied, parse, written
-from colonnade.kinds.polynomial.integers import OwnColumns
+from colonnade.kinds.polynomial.expressions import (
+    add_terms,
+    degree,
+    format_terms,
+    from_coefficients,
+    multiply_terms,
+    parse,
+)
 from colonnade.kinds.polynomial.model import PolynomialSum, polynomial_sum
+from colonnade.kinds.polynomial.programs import OwnMonomials
 from colonnade.kinds.polynomial.sensitivity import (
     Domain,
     monomial_maximum,
@@ -29,12 +36,16 @@ from colonnade.kinds.polynomial.sensitivity import (
 from colonnade.models import Roster
 from colonnade.models.base import Estimator
 from colonnade.privacy import epsilon, views
-from colonnade.privacy.noise.rounding import MODES
-from colonnade.privacy.sensitivity.moments import moments_sensitivity
-from colonnade.privacy.sensitivity.norms import conditional_norm_squared, enforced_norm_squared, party_norm_squared
+from colonnade.privacy.noise.local_mechanisms import MODES
+from colonnade.privacy.sensitivity.moments import (
+    conditional_norm_squared,
+    enforced_norm_squared,
+    moments_sensitivity,
+    party_norm_squared,
+)
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.tables import read_table
-from colonnade.tables.people import population as made_up
+from colonnade.tables.datasets import population as made_up
 from research.bounds import polynomial_sensitivity, upper_moments_sensitivity
 from tests.support import protocols as kit
 from tests.support.errors import raises
@@ -47,7 +58,7 @@ execute = partial(kit.execute, polynomial)
 def without_noise(task, tables):
     """Run the protocol with its noise left out, and catch the integers that every owner rounded its rows to."""
     caught: dict[str, list[np.ndarray]] = {name: [] for name in tables}
-    real = OwnColumns.quantise
+    real = OwnMonomials.quantise
 
     def watched(own, rows, stream):
         whole = real(own, rows, stream)
@@ -56,7 +67,7 @@ def without_noise(task, tables):
 
     with pytest.MonkeyPatch.context() as patch:
         kit.no_noise(patch)
-        patch.setattr(OwnColumns, "quantise", watched)
+        patch.setattr(OwnMonomials, "quantise", watched)
         results = execute(task, tables)
     return results, {name: np.vstack(parts) for name, parts in caught.items()}
 
@@ -153,7 +164,7 @@ def test_stochastic_rounding_is_right_on_average(stream):
 @pytest.mark.parametrize("mode", MODES)
 def test_bounds_are_enforced_on_the_integers(stream, mode):
     task = make_task([4, 1], ["o0.c0 * o0.c1 * o0.c2 * o0.c3 * o1.c0"], gamma=3, rounding=mode, clip=1.0)
-    own = OwnColumns(task, "o0")
+    own = OwnMonomials(task, "o0")
     rows = np.vstack([np.full((200, 4), 0.5), [[9.0, 0, 0, 0]], [[0.9, 0.9, 0.9, 0.9]], [[-1e300, 0, 0, 1]]])
     whole = own.quantise(rows, stream)
     assert np.all((whole**2).sum(axis=1) <= own.limit)
@@ -162,7 +173,7 @@ def test_bounds_are_enforced_on_the_integers(stream, mode):
     if mode == "stochastic":  # the counter-example to the published bound, gamma^2 + 4 = 13
         assert (whole[:200] ** 2).sum(axis=1).max() == 16
     flags = replace(task, holdings=(replace(task.holdings[0], unsigned=(True,) * 4), task.holdings[1]))
-    assert OwnColumns(flags, "o0").quantise(rows, stream).min() == 0  # what is never negative stays so
+    assert OwnMonomials(flags, "o0").quantise(rows, stream).min() == 0  # what is never negative stays so
 
 
 def test_an_owner_alone_learns_only_what_others_move():
@@ -584,7 +595,7 @@ polynomials = st.dictionaries(monomials, coefficients, max_size=6)
 @settings(max_examples=40, deadline=None)
 @given(polynomials)
 def test_what_is_written_is_read_back(terms):
-    assert parse(written(terms), NAMES) == terms
+    assert parse(format_terms(terms), NAMES) == terms
 
 
 @settings(max_examples=40, deadline=None)
@@ -600,8 +611,8 @@ def test_sums_and_products_are_those_of_the_values(left, right, point):
             total += coefficient
         return total
 
-    assert at(added(left, right)) == at(left) + at(right)
-    assert at(added(left, right, -1)) == at(left) - at(right)
-    assert at(multiplied(left, right)) == at(left) * at(right)
+    assert at(add_terms(left, right)) == at(left) + at(right)
+    assert at(add_terms(left, right, -1)) == at(left) - at(right)
+    assert at(multiply_terms(left, right)) == at(left) * at(right)
     if degree(left) + degree(right) <= 8:
-        assert parse(f"({written(left)}) * ({written(right)})", NAMES) == multiplied(left, right)
+        assert parse(f"({format_terms(left)}) * ({format_terms(right)})", NAMES) == multiply_terms(left, right)

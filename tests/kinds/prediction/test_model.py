@@ -15,27 +15,27 @@ from hypothesis import given, settings, strategies as st
 from colonnade import Federation, Ledger, Party, Schema, Statement, category, flag, number
 from colonnade.errors import BudgetError, PrivacyError, StudyError
 from colonnade.kinds import PCA
-from colonnade.kinds.prediction.beliefs import (
+from colonnade.kinds.prediction.model import JointPrediction, bound_score_part, joint_scores, scored_features
+from colonnade.kinds.prediction.quantised_answers.task import QuantisedAnswers
+from colonnade.kinds.prediction.score_posterior import (
     GUESSED,
     PUBLISHED,
-    Belief,
-    Law,
-    after_levels,
-    after_noise,
-    flattened,
-    guessed,
-    of_law,
+    PartPrior,
+    ScorePosterior,
+    flatten_scores,
+    guess_prior,
+    posterior_of_prior,
+    update_by_levels,
+    update_by_noisy_sums,
 )
-from colonnade.kinds.prediction.levels.task import Levels
-from colonnade.kinds.prediction.model import JointPrediction, features, joint_scores, part_of
 from colonnade.kinds.prediction.scores.task import Scores
 from colonnade.kinds.regression.logistic import LogisticRegression
 from colonnade.models import Estimator, Roster
-from colonnade.models.predicted import JointScores
+from colonnade.models.score_result import JointScores
 from colonnade.privacy import parse_budgets
-from colonnade.privacy.noise.response import odds_for, randomised_response
+from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon, randomised_response
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from tests.support.errors import refused
 from tests.support.federations import aligned, federation, numbers
 from tests.support.models import SCHEMAS as MADE, fitted, frames
@@ -90,7 +90,7 @@ def people():
 
 def in_the_clear(model, people, parties=None):
     tables = people.tables()
-    parts = [model.partial(name, tables[name].select(features(model, name))) for name in parties or tables]
+    parts = [model.partial(name, tables[name].select(scored_features(model, name))) for name in parties or tables]
     return sum(parts) + model.intercept_
 
 
@@ -204,13 +204,13 @@ def test_where_no_noise_protects_a_pair_levels_do():
         PrivacyError, "PR024", JointPrediction(BINARY, to="bank", epsilon=allowed, answers="noise").plan, Roster.of(NEW)
     )
     task = JointPrediction(BINARY, to="bank", epsilon=allowed, answers="auto").plan(Roster.of(NEW))
-    assert isinstance(task, Levels)
+    assert isinstance(task, QuantisedAnswers)
     assert Statement.of(task.events, task.trust, 1e-5).epsilon("bank+shop") <= 1.0
 
 
 def test_levels_are_chosen_where_they_tell_more(population_model):
     model, _, roster, _ = population_model
-    assert isinstance(JointPrediction(model, to="bank", epsilon=3.0, answers="auto").plan(roster), Levels)
+    assert isinstance(JointPrediction(model, to="bank", epsilon=3.0, answers="auto").plan(roster), QuantisedAnswers)
     assert isinstance(JointPrediction(model, to="bank", epsilon=3.0).plan(roster), Scores)
     assert isinstance(JointPrediction(SEVERAL, to="bank", epsilon=3.0, answers="auto").plan(Roster.of(NEW)), Scores)
     # A model that published nothing about parts is asked at cuts that follow from its schemas.
@@ -256,8 +256,8 @@ def test_no_row_leaves_the_bounds(seed, scale):
     rng = np.random.default_rng(seed)
     model = Weights(rng.normal(0, scale, (2, 6)), [0.0, 0.0])
     for name, table in federated(30, NEW, seed % 1000).tables().items():
-        whole = model.partial(name, table.select(features(model, name))) * 2**16
-        part = part_of(model, name, 2**16)
+        whole = model.partial(name, table.select(scored_features(model, name))) * 2**16
+        part = bound_score_part(model, name, 2**16)
         assert np.all(np.floor(whole) >= np.array(part.low) - 1)
         assert np.all(np.ceil(whole) <= np.array(part.high) + 1)
 
@@ -284,7 +284,7 @@ SURE, SIGNED, UNIT = (
 )
 def test_the_bounds_are_the_tightest_there_are(schema, weights, ends):
     names = ["p.bmi", "p.bmi=missing"] if schema in (SIGNED, UNIT) else [f"p.{name}" for name in schema.encoded_names]
-    part = part_of(Weights([weights], [0.0], {"p": schema}, names), "p", 1)
+    part = bound_score_part(Weights([weights], [0.0], {"p": schema}, names), "p", 1)
     assert (part.low, part.high) == ((ends[0],), (ends[1],))
 
 
@@ -361,7 +361,7 @@ def test_everybody_else_holds_an_empty_result(tmp_path, people):
     )
     assert len(outcomes["shop"].ids_) == 50
     for name in ("bank", "clinic", COORDINATOR):
-        assert outcomes[name].learned() == {}
+        assert outcomes[name].learned_values() == {}
         assert outcomes[name].scores_ is None
         assert "p0001" not in outcomes[name].save(tmp_path / f"{name}.json").read_text()
         assert Estimator.load(tmp_path / f"{name}.json").ids_ is None
@@ -478,7 +478,7 @@ def drawn_people(rows, seed, spread=1.0, follows=0.5):
 
 
 def believed(foretold, spread=1.0, doubt=PUBLISHED):
-    return Belief(foretold, np.full_like(foretold, spread**2), doubt)
+    return ScorePosterior(foretold, np.full_like(foretold, spread**2), doubt)
 
 
 def error(found, truth):
@@ -491,7 +491,7 @@ def test_noisy_sums_are_never_worse_than_own_columns_in_expectation(deviation, r
     rng, worse, better = np.random.default_rng(rows), 0.0, 0.0
     for seed in range(8000 // rows + 4):
         own, foretold, truth = drawn_people(rows, seed)
-        found = after_noise(believed(foretold), own, truth + rng.normal(0, deviation, truth.shape), deviation)
+        found = update_by_noisy_sums(believed(foretold), own, truth + rng.normal(0, deviation, truth.shape), deviation)
         worse, better = worse + error(foretold, truth), better + error(found.mean, truth)
     ideal = deviation**2 / (1 + deviation**2)
     assert better <= worse * (1.02 if ideal > 0.98 else 1.0)
@@ -502,11 +502,11 @@ def test_noisy_sums_are_never_worse_than_own_columns_in_expectation(deviation, r
 @pytest.mark.parametrize("rows", [40, 3000])
 def test_levels_are_never_worse_than_own_columns_in_expectation(epsilon, rows):
     stream, worse, better, said = seeded(rows), 0.0, 0.0, 0.0
-    cuts, odds, turns = np.array([-0.8, 0.8]), odds_for(epsilon), 8000 // rows + 4
+    cuts, odds, turns = np.array([-0.8, 0.8]), odds_of_epsilon(epsilon), 8000 // rows + 4
     for seed in range(turns):
         own, foretold, truth = drawn_people(rows, seed)
         told = randomised_response(np.searchsorted(cuts, truth[:, 0]), 3, odds, stream)
-        found = after_levels(believed(foretold), own, told, cuts, float(odds))
+        found = update_by_levels(believed(foretold), own, told, cuts, float(odds))
         worse, better = worse + error(foretold, truth), better + error(found.mean, truth)
         said += float(found.variance.mean())
     assert better <= worse * (1.01 if epsilon < 0.5 else 0.97)
@@ -522,8 +522,8 @@ def test_the_moments_after_a_level_are_those_of_the_integral():
         middle = float(values @ weights / weights.sum())
         spread = float(np.square(values - middle) @ weights / weights.sum())
         # One person is too little to change what a publication says of everybody.
-        found = after_levels(
-            of_law(Law(np.array([mean]), np.array([variance]), 1e-6), 1),
+        found = update_by_levels(
+            posterior_of_prior(PartPrior(np.array([mean]), np.array([variance]), 1e-6), 1),
             np.zeros((1, 1)),
             np.array([level]),
             cuts,
@@ -538,27 +538,27 @@ def test_many_people_correct_a_guess(how):
     rng, rows = np.random.default_rng(3), 8000
     own = rng.normal(0, 2, (rows, 1))
     truth = 1.5 + 0.4 * own + rng.normal(0, 0.5, (rows, 1))
-    guess = of_law(Law(np.zeros(1), np.ones(1), GUESSED), rows)
+    guess = posterior_of_prior(PartPrior(np.zeros(1), np.ones(1), GUESSED), rows)
     if how == "noise":
-        found = after_noise(guess, own, truth + rng.normal(0, 2, truth.shape), 2.0)
+        found = update_by_noisy_sums(guess, own, truth + rng.normal(0, 2, truth.shape), 2.0)
     else:
         cuts = np.array([-0.7, 0.7])
-        told = randomised_response(np.searchsorted(cuts, truth[:, 0]), 3, odds_for(2.0), seeded(3))
-        found = after_levels(guess, own, told, cuts, math.exp(2))
+        told = randomised_response(np.searchsorted(cuts, truth[:, 0]), 3, odds_of_epsilon(2.0), seeded(3))
+        found = update_by_levels(guess, own, told, cuts, math.exp(2))
     assert error(found.mean, truth) < 0.35 < 2.0 < error(guess.mean, truth)
 
 
 def test_nothing_is_learned_of_a_part_that_cannot_vary():
-    flat = Belief(np.full((4, 1), 2.0), np.zeros((4, 1)))
+    flat = ScorePosterior(np.full((4, 1), 2.0), np.zeros((4, 1)))
     own = np.arange(4.0)[:, None]
-    assert np.array_equal(after_levels(flat, own, np.array([0, 1, 0, 1]), np.zeros(1), 3.0).mean, flat.mean)
-    assert np.array_equal(after_noise(flat, own, own, 1.0).mean, flat.mean)
+    assert np.array_equal(update_by_levels(flat, own, np.array([0, 1, 0, 1]), np.zeros(1), 3.0).mean, flat.mean)
+    assert np.array_equal(update_by_noisy_sums(flat, own, own, 1.0).mean, flat.mean)
 
 
 def test_a_guess_spreads_columns_evenly():
     columns = {"age": number(0, 9), "rate": number(0, 9, scale="unit"), "car": flag(), "city": category(["A", "B"])}
     weights = {"age": 3.0, "rate": 6.0, "car": -2.0, "city=A": 1.0, "city=B": 5.0}
-    found = guessed(columns, {name: np.array([value, 0.0]) for name, value in weights.items()}, 2)
+    found = guess_prior(columns, {name: np.array([value, 0.0]) for name, value in weights.items()}, 2)
     assert found.mean.tolist() == [0 + 3 - 1 + 3, 0]
     assert found.variance == pytest.approx([3 + 3 + 1 + 4, 0])
     assert found.doubt == GUESSED
@@ -568,5 +568,5 @@ def test_chances_average_over_what_is_not_known():
     rng = np.random.default_rng(4)
     for score, deviation in ((0.0, 2.0), (1.0, 1.0), (-2.0, 1.5), (3.0, 0.1)):
         drawn = score + deviation * rng.normal(size=200_000)
-        found = 1 / (1 + math.exp(-float(flattened(np.array(score), np.array(deviation**2)))))
+        found = 1 / (1 + math.exp(-float(flatten_scores(np.array(score), np.array(deviation**2)))))
         assert found == pytest.approx(float(np.mean(1 / (1 + np.exp(-drawn)))), abs=0.015)

@@ -18,22 +18,22 @@ from scipy.integrate import quad
 from scipy.stats import norm, skellam
 
 from colonnade.errors import CapacityError, DataError, PrivacyError, ProtocolError, StudyError
-from colonnade.kinds.prediction.levels import choice, programs as levels
-from colonnade.kinds.prediction.levels.task import NOISE_UNIT, Levels, Respondent
-from colonnade.kinds.prediction.scores import programs as scores, standing
-from colonnade.kinds.prediction.scores.integers import quantise
-from colonnade.kinds.prediction.scores.programs import Parts, reference, simulate
-from colonnade.kinds.prediction.scores.standing import StandingScores, Verdict
-from colonnade.kinds.prediction.scores.task import Part, Scores
+from colonnade.kinds.prediction import on_demand
+from colonnade.kinds.prediction.on_demand import GateDecision, StandingScores
+from colonnade.kinds.prediction.quantised_answers import programs as levels, task as choice
+from colonnade.kinds.prediction.quantised_answers.task import NOISE_UNIT, QuantisedAnswers, Respondent
+from colonnade.kinds.prediction.scores import programs as scores
+from colonnade.kinds.prediction.scores.programs import OwnScoreParts, quantise, reference, simulate
+from colonnade.kinds.prediction.scores.task import ScorePart, Scores
 from colonnade.privacy import NonPrivate, SkellamRelease, Statement, Trust, parse_budgets
-from colonnade.privacy.calibrate import with_least_noise
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon
+from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.events import from_json
-from colonnade.privacy.noise.response import MOST_EPSILON
-from colonnade.privacy.routes.gaussian import gaussian_epsilon
+from colonnade.privacy.noise.local_mechanisms import MOST_EPSILON
 from colonnade.protocols.roles import COORDINATOR, Owner
-from colonnade.protocols.session import Played, play
-from colonnade.testing.seeded import seeded
-from colonnade.wire import Room
+from colonnade.protocols.session import RunResult, run_role
+from colonnade.testing import seeded
+from colonnade.wire import InMemoryNetwork
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
 from tests.support.protocols import levels_task, scores_task as make_task
@@ -45,7 +45,7 @@ execute = partial(kit.execute, scores)
 def random_parts(task, rows, seed):
     rng = np.random.default_rng(seed)
     ids = tuple(f"p{i:06d}" for i in range(rows))
-    return {name: Parts(ids, rng.uniform(-1, 1, (rows, task.classes))) for name in task.owners}
+    return {name: OwnScoreParts(ids, rng.uniform(-1, 1, (rows, task.classes))) for name in task.owners}
 
 
 @settings(max_examples=15, deadline=None)
@@ -95,7 +95,7 @@ def test_the_entitled_partys_part_does_not_touch_what_is_opened():
     task = make_task(3)
     parts = random_parts(task, 6, 5)
     first = execute(task, parts)["o0"]
-    moved = parts | {"o0": Parts(parts["o0"].ids, parts["o0"].values + 100)}
+    moved = parts | {"o0": OwnScoreParts(parts["o0"].ids, parts["o0"].values + 100)}
     second = execute(task, moved)["o0"]
     assert np.array_equal(first.others, second.others)
     np.testing.assert_allclose(second.scores - first.scores, 100)
@@ -107,8 +107,8 @@ def test_the_entitled_partys_part_does_not_touch_what_is_opened():
     width=st.integers(0, 2**60),
 )
 def test_integers_keep_their_bounds_whatever_the_floats_are(values, low, width):
-    part = Part("o1", (low,), (low + width,))
-    task = Scores((Part("o0", (0,), (0,)), part), kit.trust_of(2), "o0", 2**30, 10)
+    part = ScorePart("o1", (low,), (low + width,))
+    task = Scores((ScorePart("o0", (0,), (0,)), part), kit.trust_of(2), "o0", 2**30, 10)
     whole = quantise(np.array(values)[:, None], task, "o1")
     assert whole.dtype == np.int64
     assert all(low <= int(number) <= low + width for number in whole[:, 0])
@@ -119,9 +119,9 @@ def test_what_is_refused_before_anything_is_opened():
     strange = parts["o1"].values.copy()
     strange[1, 0] = np.nan
     for changed, error, said in (
-        ({"o1": Parts(parts["o1"].ids, strange)}, DataError, "DA131"),
-        ({"o2": Parts(("a", "b", "c"), np.zeros((3, 1)))}, DataError, ("DA132", "2")),
-        ({"o2": Parts(("x", "y", "z"), parts["o2"].values)}, StudyError, "ST532"),
+        ({"o1": OwnScoreParts(parts["o1"].ids, strange)}, DataError, "DA131"),
+        ({"o2": OwnScoreParts(("a", "b", "c"), np.zeros((3, 1)))}, DataError, ("DA132", "2")),
+        ({"o2": OwnScoreParts(("x", "y", "z"), parts["o2"].values)}, StudyError, "ST532"),
     ):
         with raises(error, said) as caught:
             execute(task, parts | changed)
@@ -167,7 +167,11 @@ def test_the_noisy_scores_cost_what_the_others_columns_can_move():
 
 def test_no_two_people_are_told_apart_better_than_the_printed_epsilon_says():
     """The theorem against the exact law, summed over all answers: every change within the boxes, and a tight one."""
-    parts = (Part("o0", (-99, -99), (99, 99)), Part("o1", (-10, 0), (10, 10)), Part("o2", (0, 0), (10, 10)))
+    parts = (
+        ScorePart("o0", (-99, -99), (99, 99)),
+        ScorePart("o1", (-10, 0), (10, 10)),
+        ScorePart("o2", (0, 0), (10, 10)),
+    )
     task = replace(make_task(3, noise=2 * 1000), parts=parts)
     delta = 1e-3
     epsilon = Statement.of(task.events, task.trust, delta).epsilon("o0")
@@ -243,10 +247,10 @@ def test_tasks_that_make_no_sense():
         ({"to": COORDINATOR}, StudyError, "ST533"),
         ({"to": "o9"}, StudyError, ("ST533", "o0", "o1", "o2")),
         ({"noise": 3}, ValueError, "VA151"),
-        ({"parts": (Part("o0", (0,), (1,)), *task.parts[1:])}, ValueError, "VA150"),
+        ({"parts": (ScorePart("o0", (0,), (1,)), *task.parts[1:])}, ValueError, "VA150"),
     ):
         refused(error, said, replace, task, **changes)
-    refused(ValueError, "VA149", Part, "o0", (1,), (0,))
+    refused(ValueError, "VA149", ScorePart, "o0", (1,), (0,))
 
 
 # --- questions at any time, in one session
@@ -271,7 +275,7 @@ class Asked:
 
 
 def everybody(_):
-    return lambda places: Verdict(np.zeros(len(places), dtype=bool))
+    return lambda places: GateDecision(np.zeros(len(places), dtype=bool))
 
 
 def ask(task, parts, questions, gates=None, alter=None):
@@ -280,16 +284,16 @@ def ask(task, parts, questions, gates=None, alter=None):
 
     def program(me):
         if me.name == COORDINATOR:
-            return standing.coordinator(me, session)
+            return on_demand.coordinator(me, session)
         if me.name == task.to:
-            return standing.asker(me, parts[me.name], session, asked)
-        return standing.dealer(me, parts[me.name], session, (gates or {}).get(me.name, everybody))
+            return on_demand.asker(me, parts[me.name], session, asked)
+        return on_demand.dealer(me, parts[me.name], session, (gates or {}).get(me.name, everybody))
 
-    room = Room((*task.owners, COORDINATOR), timeout=60)
+    room = InMemoryNetwork((*task.owners, COORDINATOR), timeout=60)
 
     def part(name):
         try:
-            return play(alter(room.place(name)) if alter else room.place(name), session, program)
+            return run_role(alter(room.place(name)) if alter else room.place(name), session, program)
         except BaseException as error:
             return error
 
@@ -311,7 +315,7 @@ def test_every_answer_equals_the_plaintext_reference(seating, security, question
     task = kit.active(task) if security else task
     parts = random_parts(task, 20, seed)
     asked, ended = ask(task, parts, questions)
-    assert {type(end) for end in ended.values()} == {Played}
+    assert {type(end) for end in ended.values()} == {RunResult}
     want = reference({name: part.values for name, part in parts.items()}, task)
     asked_about = [question for question in questions if question]
     assert len(asked.answers) == len(asked_about)
@@ -333,7 +337,7 @@ def test_whom_one_owner_refuses_nothing_is_opened_of(security):
     def refusing(people):
         def gate(places):
             seen.append(tuple(people[place] for place in places))
-            return Verdict(places == 2, 1_800_000_000)
+            return GateDecision(places == 2, 1_800_000_000)
 
         return gate
 
@@ -394,7 +398,7 @@ def test_places_beyond_the_list_and_repeated_ones_are_refused():
 def level_parts(rows):
     rng = np.random.default_rng(1)
     ids = [f"n{i:03d}" for i in range(rows)]
-    return {name: Parts(ids, rng.normal(0, 0.5, (rows, 1))) for name in levels_task().owners}
+    return {name: OwnScoreParts(ids, rng.normal(0, 0.5, (rows, 1))) for name in levels_task().owners}
 
 
 def truthful(monkeypatch):
@@ -423,7 +427,7 @@ def test_answers_are_true_as_often_as_the_odds_say():
     """A true answer has probability 2/3 here; five deviations of 40,000 answers are missed once in a million runs."""
     task = replace(levels_task(), noise=round(NOISE_UNIT / (2 * math.log(4))))
     asked, rows = task.asked[0], 40_000
-    told = levels.answers(np.full(rows, 10.0), asked, task, seeded(2))
+    told = levels.answer_at_random(np.full(rows, 10.0), asked, task, seeded(2))
     assert float(task.odds) == pytest.approx(4, rel=1e-6)
     shares = np.bincount(told, minlength=3) / rows
     assert np.allclose(shares, [1 / 6, 1 / 6, 2 / 3], atol=5 * math.sqrt(2 / 9 / rows))
@@ -434,9 +438,9 @@ def test_answers_are_true_as_often_as_the_odds_say():
 def test_epsilon_is_shared_by_those_who_are_asked_and_never_exceeded(epsilon, count):
     names = ("a", "b", "c")[:count]
     trust = Trust(("to", *names), (), 0)
-    draft = Levels(trust, "to", tuple(Respondent(name, (0,)) for name in names), 256, 10)
+    draft = QuantisedAnswers(trust, "to", tuple(Respondent(name, (0,)) for name in names), 256, 10)
     budgets = parse_budgets(epsilon, 1e-30, trust)
-    task = with_least_noise(draft.with_noise, trust, budgets, owners=1)
+    task = add_least_noise(draft.with_noise, trust, budgets, owners=1)
     found = Statement.of(task.events, trust, 1e-5)
     most = min(epsilon, count * MOST_EPSILON)
     assert 0.99 * most <= count * math.log(task.odds) <= epsilon
@@ -486,7 +490,7 @@ def test_other_cuts_odds_or_owners_are_other_tasks():
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 5.0])
 def test_the_share_that_is_told_is_that_of_the_integral(epsilon):
-    found, odds = choice.best(epsilon), math.exp(epsilon)
+    found, odds = choice.best_cuts(epsilon), math.exp(epsilon)
     count = len(found.cuts) + 1
     told = 0.0
     for low, high in pairwise((-math.inf, *found.cuts, math.inf)):
@@ -499,7 +503,7 @@ def test_the_share_that_is_told_is_that_of_the_integral(epsilon):
 
 
 def test_more_epsilon_tells_more_by_more_levels():
-    found = [choice.best(epsilon) for epsilon in (0.1, 1.0, 3.0, 5.0, 8.0, 12.0)]
+    found = [choice.best_cuts(epsilon) for epsilon in (0.1, 1.0, 3.0, 5.0, 8.0, 12.0)]
     assert [len(each.cuts) + 1 for each in found] == [2, 2, 3, 6, 16, 16]
     assert all(low.heard < high.heard for low, high in pairwise(found))
     assert found[2].heard == pytest.approx(0.59, abs=0.005)
@@ -507,7 +511,7 @@ def test_more_epsilon_tells_more_by_more_levels():
 
 
 def test_cuts_are_whole_and_apart_however_narrow_the_part_is():
-    found = choice.best(5.0)
+    found = choice.best_cuts(5.0)
     assert found.whole(1.0, 1e-9, 64) == (64, 65, 66, 67, 68)
     wide = found.whole(-2.0, 3.0, 1 << 16)
     assert np.allclose(np.array(wide) / (1 << 16), -2 + 3 * np.array(found.cuts), atol=1e-4)

@@ -26,19 +26,18 @@ from colonnade import (
     number,
 )
 from colonnade.errors import StudyError
-from colonnade.kinds.glm import kept as glm_kept
-from colonnade.kinds.glm.exchange import programs as exchange
-from colonnade.kinds.glm.kept import Everyone
-from colonnade.kinds.regression import error_bars, gradient_bars, report as regression
-from colonnade.kinds.regression.gradients.descent import Descent, Learned
-from colonnade.kinds.regression.quadratic import (
-    Reading,
-    balanced,
+from colonnade.kinds.glm import kept_weights as glm_kept, programs as exchange
+from colonnade.kinds.glm.kept_weights import AllKeptWeights
+from colonnade.kinds.regression import error_bars, gradient_descent, report as regression
+from colonnade.kinds.regression.gradient_descent import GradientDescent, LearnedWeights
+from colonnade.kinds.regression.least_squares import (
+    MomentReading,
+    balance_categories,
     check_ridge,
-    fit,
+    fit_weights,
+    least_squares_problem,
     operator_norm,
-    problem,
-    shifted,
+    shift_moments,
     solve,
     steepness,
     steepnesses,
@@ -46,9 +45,9 @@ from colonnade.kinds.regression.quadratic import (
 from colonnade.models import Roster
 from colonnade.models.base import Estimator
 from colonnade.models.design import weighted_rows
-from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.testing.seeded import seeded
+from colonnade.protocols.moments.programs import OwnMoments, exact_gram, sample_noise_share
+from colonnade.protocols.moments.task import NoisyMoments
+from colonnade.testing import seeded
 from tests.support.errors import raises
 from tests.support.federations import federation, numbers
 
@@ -92,7 +91,7 @@ def people(labels, rng, rows=4000):
 def reading(x, y, middles=0.0, label_middles=0.0, weight=1.0, columns=()):
     names = [f"x{k}" for k in range(x.shape[1])], [f"y{k}" for k in range(y.shape[1])]
     centres = np.full(x.shape[1], middles), np.full(y.shape[1], label_middles)
-    return Reading(*names, *centres, weight, *([columns] if columns else []))
+    return MomentReading(*names, *centres, weight, *([columns] if columns else []))
 
 
 def least_squares(x, y, ridge=0.0):
@@ -110,10 +109,10 @@ def test_intervals_cover_least_squares_without_noise(deviation, ridge):
     held = []
     for _ in range(FITS):
         x, y = people(2, rng, 1500)
-        found = error_bars.drawn(Published(x, y, deviation, rng), reading(x, y, columns=COLUMNS), ridge)
+        found = error_bars.sample_weights(Published(x, y, deviation, rng), reading(x, y, columns=COLUMNS), ridge)
         true, offsets = least_squares(x, y, 0.0 if ridge == "auto" else ridge)
         for drawn, value in ((found.weights, true), (found.offsets, offsets)):
-            bars = error_bars.bars(drawn.mean(axis=0), drawn)
+            bars = error_bars.error_bars_of(drawn.mean(axis=0), drawn)
             assert np.isfinite([bars.deviations, bars.low, bars.high]).all()
             held.append(((bars.low <= value) & (value <= bars.high)).ravel())
     assert 0.9 <= np.concatenate(held).mean() <= 0.999
@@ -124,7 +123,7 @@ def test_little_noise_gives_the_delta_method():
     rng = np.random.default_rng(3)
     x, y = people(1, rng, 6000)
     x = x[:, :4]
-    draws = error_bars.drawn(Published(x, y, 2.0, rng), reading(x, y), "auto").weights[:, 0]
+    draws = error_bars.sample_weights(Published(x, y, 2.0, rng), reading(x, y), "auto").weights[:, 0]
     fits = []
     for _ in range(400):
         noisy = Published(x, y, 2.0, rng).matrix
@@ -142,7 +141,7 @@ def test_everybody_finds_the_same_error_bars():
     published, found = Published(x, y, 10.0, rng), []
     for moved in (0.0, 0.0, 1e-6):
         published.matrix = published.matrix + moved
-        found.append(error_bars.drawn(published, reading(x, y, columns=COLUMNS), "auto").weights)
+        found.append(error_bars.sample_weights(published, reading(x, y, columns=COLUMNS), "auto").weights)
     assert [np.array_equal(found[0], each) for each in found] == [True, True, False]
 
 
@@ -163,7 +162,7 @@ def test_without_noise_it_is_scikit_learns_ridge(seed, columns, labels, ridge, m
     x, y = small(200, columns, labels, seed)
     plain = Ridge(alpha=max(ridge, 1e-9)).fit(x, y)
     published = Published(x - middle, y - 2 * middle, weight=1 + 5 * middle)
-    found = fit(published, reading(x, y, middle, 2 * middle, 1 + 5 * middle), float(ridge))
+    found = fit_weights(published, reading(x, y, middle, 2 * middle, 1 + 5 * middle), float(ridge))
     np.testing.assert_allclose(found.weights, plain.coef_.reshape(labels, columns), atol=1e-7)
     np.testing.assert_allclose(found.offsets, np.ravel(plain.intercept_), atol=1e-7)
     np.testing.assert_allclose(found.label_means, y.mean(axis=0), atol=1e-9)
@@ -172,7 +171,7 @@ def test_without_noise_it_is_scikit_learns_ridge(seed, columns, labels, ridge, m
 
 def test_without_an_intercept_it_passes_through_a_given_value():
     x, y = small()
-    found = fit(Published(x - 0.3, y - 0.5), reading(x, y, 0.3, 0.5), 0.0, through=0.25)
+    found = fit_weights(Published(x - 0.3, y - 0.5), reading(x, y, 0.3, 0.5), 0.0, through=0.25)
     best = np.linalg.lstsq(x, y[:, 0] - 0.25, rcond=None)[0]
     np.testing.assert_allclose(found.weights[0], best, atol=1e-8)
     assert found.offsets.tolist() == [0.25]
@@ -183,8 +182,8 @@ def test_shifts_carry_their_noise_along():
     x, y = small(50)
     offsets = np.array([0.5, 0.0, -0.5, 0.25, 0.1])
     noisy = [seeded_noise(x, y, 1.0, seed) for seed in range(1200)]
-    draws = [shifted(each.matrix, each.deviations, CONSTANT, offsets)[0] for each in noisy]
-    expected = shifted(noisy[0].matrix, noisy[0].deviations, CONSTANT, offsets)[1]
+    draws = [shift_moments(each.matrix, each.deviations, CONSTANT, offsets)[0] for each in noisy]
+    expected = shift_moments(noisy[0].matrix, noisy[0].deviations, CONSTANT, offsets)[1]
     off = ~np.eye(6, dtype=bool)  # on the diagonal equal pieces of noise add up, which is left out
     np.testing.assert_allclose(np.std(draws, axis=0)[off], expected[off], rtol=0.2)
 
@@ -199,7 +198,7 @@ def test_negative_eigenvalues_are_clipped_and_counted():
     matrix = np.diag([5.0, -3.0, 2.0, 1.0])
     matrix[0, 2] = matrix[2, 0] = 1.0
     matrix[1, 2] = matrix[2, 1] = 1.0
-    given = problem(matrix, np.zeros((4, 4)), 1.0, np.array([2]))
+    given = least_squares_problem(matrix, np.zeros((4, 4)), 1.0, np.array([2]))
     found = solve(given, 0.5)
     assert found.clipped == 1
     np.testing.assert_allclose(found.weights, [[1 / 5.5, 2.0]])
@@ -211,7 +210,7 @@ def test_the_automatic_ridge_is_the_norm_of_the_noise_and_helps():
     plain = np.linalg.lstsq(np.c_[x, np.ones(len(x))], y[:, 0], rcond=None)[0]
     errors = {}
     for ridge in ("auto", 0.0):
-        fits = [fit(seeded_noise(x, y, 20.0, seed), reading(x, y), ridge) for seed in range(20)]
+        fits = [fit_weights(seeded_noise(x, y, 20.0, seed), reading(x, y), ridge) for seed in range(20)]
         errors[ridge] = np.mean([np.std(x @ (found.weights[0] - plain[:-1])) for found in fits])
         assert ridge == 0.0 or fits[0].solution.ridge == pytest.approx(40 * math.sqrt(12))
     assert errors["auto"] < 0.5 * errors[0.0]
@@ -220,18 +219,20 @@ def test_the_automatic_ridge_is_the_norm_of_the_noise_and_helps():
 def test_stretching_undoes_what_the_ridge_shrank():
     x, _ = small(20_000, 3)
     y = x @ np.array([[0.5], [-0.4], [0.3]])
-    best = fit(Published(x, y), reading(x, y), 0.0).weights
-    fits = [fit(seeded_noise(x, y, 400.0, seed), reading(x, y), "auto") for seed in range(20)]
+    best = fit_weights(Published(x, y), reading(x, y), 0.0).weights
+    fits = [fit_weights(seeded_noise(x, y, 400.0, seed), reading(x, y), "auto") for seed in range(20)]
     with_it = [np.linalg.norm(found.weights - best) for found in fits]
     without = [np.linalg.norm(found.weights / found.solution.stretches[0] - best) for found in fits]
     assert np.mean(with_it) < 0.9 * np.mean(without)
-    assert fit(seeded_noise(x, y, 400.0, 0), reading(x, y), 10.0).solution.stretches[0] == 1  # a given ridge is kept to
+    assert (
+        fit_weights(seeded_noise(x, y, 400.0, 0), reading(x, y), 10.0).solution.stretches[0] == 1
+    )  # a given ridge is kept to
 
 
 def test_noise_that_drowns_everything_gives_a_dull_model():
     x, y = small(50)
     for seed in range(20):
-        found = fit(seeded_noise(x, y, 1e6, seed), reading(x, y), "auto")
+        found = fit_weights(seeded_noise(x, y, 1e6, seed), reading(x, y), "auto")
         assert np.abs(found.weights).max() < 2  # which no NaN is
         assert np.abs(found.label_means).max() <= 1
 
@@ -320,11 +321,11 @@ def _held(kind, given, tables, roster, fits):
     task, held = model.plan(roster), []
     true = noiseless(kind(ridge=1e-6, **given), tables, roster, task)
     stream = seeded(1)
-    rows = [OwnBlock(task, party).quantise(part, stream) for party, part in parts(model, tables, task).items()]
+    rows = [OwnMoments(task, party).quantise(part, stream) for party, part in parts(model, tables, task).items()]
     joint = np.hstack([*rows, np.full((len(rows[0]), 1), float(task.constant))])
     exact = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights
     for _ in range(fits):
-        noise = sum(noise_share(task, stream) for _ in task.owners)
+        noise = sum(sample_noise_share(task, stream) for _ in task.owners)
         model.conclude(roster, task, NoisyMoments(task, exact + noise))
         weights = (model.coef_low_ <= true.coef_) & (true.coef_ <= model.coef_high_)
         within = (model.intercept_low_ <= true.intercept_ + 1e-9) & (true.intercept_ - 1e-9 <= model.intercept_high_)
@@ -368,15 +369,15 @@ def test_the_ball_of_weights_keeps_noise_within_bounds(share):
     task = LogisticRegression(label="left.yes", epsilon=3.0, method="sqm", rows=600, rate=0.1, epochs=3).plan(
         prepared("yes", rows=20)[1]
     )
-    free = Learned(task, np.zeros((1, task.width))).deviation
+    free = LearnedWeights(task, np.zeros((1, task.width))).deviation
     task = replace(task, weight_bound=share * free * task.width**0.5)
     rng, found = np.random.default_rng(2), []
     for _ in range(150):
-        descent = Descent(task)
+        descent = GradientDescent(task)
         for _ in range(task.rounds):
             descent.step(rng.normal(size=task.entries) * task.noise_std * task.batch * task.divisor)
         found.append(descent.learned.weights)
-    claimed = gradient_bars.deviations(Learned(task, np.zeros((1, task.width))))
+    claimed = gradient_descent.weight_deviations(LearnedWeights(task, np.zeros((1, task.width))))
     left = 0.8  # by later steps, of which a flat loss has none
     assert np.std(found) * left == pytest.approx(claimed[0], rel=0.12)
     assert (claimed[0] < 0.9 * left * free) == (share < 1)
@@ -386,9 +387,9 @@ def test_the_ball_of_weights_keeps_noise_within_bounds(share):
 def test_released_weights_cover_those_before_the_noise_of_the_release(method):
     tables, roster = prepared("yes", rows=300)
     model = GLM(label="left.yes", epsilon=20.0, release=True, method=method, epochs=2)
-    task, held = model.planned(roster, 300), []
+    task, held = model.plan_for_rows(roster, 300), []
     held_by = {party: model._rows(party, tables[party], task) for party in task.owners}
-    matrices = {party: centred.features(tables[party]).matrix() for party, (centred, _) in held_by.items()}
+    matrices = {party: centred.centre_features(tables[party]).matrix() for party, (centred, _) in held_by.items()}
     for seed in range(4):
         fits = []
         for share in (0, 1):
@@ -399,12 +400,12 @@ def test_released_weights_cover_those_before_the_noise_of_the_release(method):
                 return noise * share if count == task.weights(name) else noise
 
             fits.append(exchange.reference(matrices, held_by["left"][1], task, draw))
-        quiet, noisy = (Everyone(*fit) for fit in fits)
+        quiet, noisy = (AllKeptWeights(*fit) for fit in fits)
         # A party's weights times the released factor, which has noise of its own.
         factors = {"left": {**noisy.released["left"].factors}}
         same = {name: replace(each, factors=factors.get(name, {})) for name, each in quiet.released.items()}
         model.conclude(roster, task, noisy)
-        true, _ = glm_kept.combined(same, model.family_, model.design_)
+        true, _ = glm_kept.combine_weights(same, model.family_, model.design_)
         held.append((model.coef_low_ <= true) & (true <= model.coef_high_))
     assert np.mean(held) >= 0.88
 
@@ -463,7 +464,7 @@ def test_what_all_values_of_a_category_share_is_in_the_intercept(logistic):
     """Weights of values add up to 0, and predictions are those of weights that do not."""
     assert logistic.coef_[0, 1:4].sum() == pytest.approx(0.0, abs=1e-12)
     weights, offsets = np.array([[1.0, 2.0, 3.0, 7.0]]), np.array([0.5])
-    moved, offset = balanced(weights, offsets, [(1, False), (3, True)])
+    moved, offset = balance_categories(weights, offsets, [(1, False), (3, True)])
     x = np.array([[0.3, 0, 1, 0], [-0.4, 1, 0, 0]])
     np.testing.assert_allclose(x @ moved.T + offset, x @ weights.T + offsets)
     assert moved[0].tolist() == [1.0, -2.0, -1.0, 3.0]

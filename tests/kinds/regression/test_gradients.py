@@ -16,10 +16,9 @@ from hypothesis import example, given, settings, strategies as st
 
 from colonnade import LogisticRegression, flag
 from colonnade.errors import CapacityError, DataError, PrivacyError
-from colonnade.kinds.regression.gradients import programs as gradients
-from colonnade.kinds.regression.gradients.descent import Descent, squared_norm
-from colonnade.kinds.regression.gradients.integers import quantise
-from colonnade.kinds.regression.gradients.task import OVERFLOW
+from colonnade.kinds.regression import programs as gradients
+from colonnade.kinds.regression.gradient_descent import GradientDescent, squared_norm
+from colonnade.kinds.regression.programs import quantise
 from colonnade.kinds.regression.sensitivity import (
     Program,
     cubic_maximum,
@@ -27,12 +26,13 @@ from colonnade.kinds.regression.sensitivity import (
     gradient_sensitivity,
     worst_weights_squared,
 )
-from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, parse_budgets
-from colonnade.privacy.routes.gaussian import gaussian_epsilon
+from colonnade.kinds.regression.task import OVERFLOW
+from colonnade.privacy import Observer, PoissonSampled, RepeatedRelease, Statement, parse_budgets
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon
 from colonnade.privacy.sensitivity.exact import root_up
-from colonnade.privacy.sensitivity.norms import party_norm_squared
-from colonnade.protocols import batches
-from colonnade.protocols.batches import COIN, disjoint
+from colonnade.privacy.sensitivity.moments import party_norm_squared
+from colonnade.protocols import iteration
+from colonnade.protocols.iteration import COIN, assign_batches
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from colonnade.wire import codec
@@ -56,8 +56,8 @@ def plain(task, tables, labels, drawn):
     constant = np.full((len(labels), 1), task.constant)
     parts = [np.rint(tables[o] * (task.gamma * task.scale)) for o in task.owners]
     whole = np.hstack([*parts, constant]).astype(np.int64)
-    descent, opened = Descent(task), []
-    for batch in gradients.batches(task, len(labels), drawn):
+    descent, opened = GradientDescent(task), []
+    for batch in gradients.iterate_batches(task, len(labels), drawn):
         opened.append(gradients.reference(whole[batch], labels[batch].astype(np.int64), descent.integer_weights, task))
         descent.step(opened[-1])
     return opened, descent.learned
@@ -121,7 +121,7 @@ def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
         return opened[-1][1]
 
     monkeypatch.setattr(gradients, "_open", kept)
-    monkeypatch.setattr(gradients, "batches", lambda task, rows, drawn: iter([np.arange(0)] * task.rounds))
+    monkeypatch.setattr(gradients, "iterate_batches", lambda task, rows, drawn: iter([np.arange(0)] * task.rounds))
     tables, labels = make_tables(task, 20, 1)
     execute(task, tables, labels)
     assert len(drawn) == 3
@@ -152,7 +152,7 @@ def test_no_person_moves_a_round_by_more_than_its_sensitivity(expansion, weights
         values = {o: v / np.linalg.norm(v) for o, v in values.items()}
         parts = [quantise(values[b.owner], b, task, Stream.fresh()) for b in task.blocks]
         rows.append(np.hstack([*parts, [[task.constant]]]).astype(np.int64))
-    descent = Descent(task)
+    descent = GradientDescent(task)
     direction = rows[0][0] if data.draw(st.booleans()) else rng.normal(size=task.width)
     direction = direction / np.linalg.norm(direction) * task.weight_bound * (1 - 1e-12)
     descent.weights = direction[None] * data.draw(st.sampled_from([-1, 1]))
@@ -170,7 +170,7 @@ def test_no_person_moves_a_round_by_more_than_its_sensitivity(expansion, weights
 def test_the_event_says_what_happens():
     task = make_task(batch=10, rows=1000, rounds=50)
     event = task.event
-    assert isinstance(event, Repeated)
+    assert isinstance(event, RepeatedRelease)
     assert event.times == 50
     assert isinstance(event.event, PoissonSampled)
     assert event.event.rate == Fraction(task.threshold, COIN) == Fraction(10 * COIN // 1000, COIN)
@@ -185,7 +185,7 @@ def test_the_event_says_what_happens():
 
 def test_parties_pay_for_known_coins_and_the_analyst_does_not():
     task = make_task(rows=1000, batch=10, rounds=300, gamma=1024)
-    task = task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
+    task = task.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
     said = Statement.of(task.events, task.trust, 1e-5)
     analyst, party = said.epsilon(Observer.analyst(), 1e-5), said.epsilon(Observer.party("o0"), 1e-5)
     assert analyst <= 1.0 < party
@@ -194,7 +194,7 @@ def test_parties_pay_for_known_coins_and_the_analyst_does_not():
 
 
 def test_weights_outside_the_bound_reveal_nothing():
-    descent = Descent(make_task())
+    descent = GradientDescent(make_task())
     descent.weights[:] = 4.0
     with raises(PrivacyError, "PR113"):
         descent.integer_weights  # noqa: B018
@@ -249,7 +249,7 @@ def test_weights_one_unit_too_long_reveal_nothing(limit):
         row = squares(limit + over)
         task = make_task((len(row), 1), gamma=2, weight_bound=2.0**33)
         task.__dict__["weights_squared"] = limit
-        descent = Descent(task)
+        descent = GradientDescent(task)
         descent.weights[0, : len(row)] = np.array(row) / 2
         if over:
             with raises(PrivacyError, "PR113"):
@@ -263,7 +263,7 @@ def test_weights_one_unit_too_long_reveal_nothing(limit):
     [(math.nan, "PR114"), (math.inf, "PR114"), (-math.inf, "PR114"), (1e308, "PR114"), (1e200, "PR113")],
 )
 def test_weights_beyond_all_floats_reveal_nothing(weight, why):
-    descent = Descent(make_task(gamma=16))
+    descent = GradientDescent(make_task(gamma=16))
     descent.weights[0, 1] = weight
     with np.errstate(over="ignore"), raises(PrivacyError, why):
         descent.integer_weights  # noqa: B018
@@ -271,7 +271,7 @@ def test_weights_beyond_all_floats_reveal_nothing(weight, why):
 
 def test_weights_that_no_word_holds_are_refused():
     most = make_task((1, 1), weight_bound=2.0**58, gamma=16)
-    descent = Descent(most)
+    descent = GradientDescent(most)
     descent.weights[0, 0] = 2.0**58
     assert descent.integer_weights[0, 0] == 2**62
     with raises(CapacityError, "CA018", "16"):
@@ -292,15 +292,15 @@ def test_a_person_is_in_a_batch_if_the_next_coin_is_below_the_threshold_and_not_
         out[:] = [next(tossed) for _ in out]
 
     monkeypatch.setattr(Stream, "into", into)
-    monkeypatch.setattr(batches, "_COINS", at_once)
-    found = [batch.tolist() for batch in gradients.batches(task, rows, bytes(32))]
+    monkeypatch.setattr(iteration, "_COINS", at_once)
+    found = [batch.tolist() for batch in gradients.iterate_batches(task, rows, bytes(32))]
     assert found == [np.flatnonzero(each < task.threshold).tolist() for each in coins.reshape(11, rows)]
 
 
 def test_nobody_changes_batch_when_another_leaves():
     ids = [f"id{i}" for i in range(500)]
-    places = disjoint(ids, 7, bytes(32))
-    without = disjoint([one for one in ids if one != "id250"], 7, bytes(32))
+    places = assign_batches(ids, 7, bytes(32))
+    without = assign_batches([one for one in ids if one != "id250"], 7, bytes(32))
     assert np.array_equal(np.delete(places, 250), without)
     assert np.bincount(places, minlength=7).min() > 40
 
@@ -321,13 +321,13 @@ def test_messages_do_not_tell_the_size_of_a_drawn_batch(monkeypatch):
     task = make_task(expansion=3, gamma=16, rounds=4)
     tables, labels = make_tables(task, 60, 2)
     sizes = set()
-    real = gradients.Seat._cubic
+    real = gradients.GradientSeat._cubic
 
     def watched(self, u):
         sizes.add(u.shape)
         return real(self, u)
 
-    monkeypatch.setattr(gradients.Seat, "_cubic", watched)
+    monkeypatch.setattr(gradients.GradientSeat, "_cubic", watched)
     execute(task, tables, labels)
     assert sizes == {(task.room(60), 1)}
 

@@ -17,14 +17,14 @@ from sklearn import linear_model
 from colonnade import Observer, Schema, category, flag, number
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.kinds import LinearRegression, LogisticRegression
-from colonnade.kinds.regression.forecast import LEARNABLE
+from colonnade.kinds.regression.base import LEARNABLE
 from colonnade.models import Roster
-from colonnade.models.design import Design
+from colonnade.models.design import LabelDesign
 from colonnade.protocols.moments.task import Moments
 from colonnade.study import PartyConfig, Study
 from colonnade.tables import read_table
-from colonnade.tables.people import population
-from colonnade.testing.seeded import seeded
+from colonnade.tables.datasets import population
+from colonnade.testing import seeded
 from research.datasets import load_dataset
 from tests.support.errors import raises
 from tests.support.federations import aligned, federation, numbers
@@ -283,7 +283,7 @@ def test_bad_people_are_named(linear):
         (linear.partial, ("left", read_table(held["left"], schema.select(["a"]), id="id")), {}, ("DA076", "b")),
         (linear.score, (zeros,), {"encoded": True}, "DA079"),
         (linear.score, (zeros, np.zeros(2)), {"encoded": True}, ("DA080", "2", "3")),
-        (Design.of, ({"left": Schema({"y": number(0, 1)})}, "left.y"), {}, "ST190"),
+        (LabelDesign.of, ({"left": Schema({"y": number(0, 1)})}, "left.y"), {}, "ST190"),
         (regression().fit, (held["left"],), {}, ("ST063", "DataFrame")),
         (regression().predict, (zeros,), {"encoded": True}, "ST073"),
     ):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from colonnade.kinds.sketch.task import Sketch
+from colonnade.kinds.sketch.model import SketchTask
 from colonnade.privacy import Sensitivity, epsilon, views
-from colonnade.privacy.events import innermost
+from colonnade.privacy.events import unwrap
 from colonnade.protocols.roles import COORDINATOR
 from tests.support import protocols as kit
 
@@ -21,20 +21,20 @@ COMMITTEES = {
 }
 
 
-def _sketch(real: Any, rounds: int, sampling: Any, rows: int, batch: int, dimension: int) -> Sketch:
+def _sketch(real: Any, rounds: int, sampling: Any, rows: int, batch: int, dimension: int) -> SketchTask:
     """The description of a real task with its noise, and a person that moves a sum as far as there.
 
     A sketch knows the norm of a contribution alone; the real bound for a person who is replaced may be smaller.
     """
     given = (real.trust, rounds, sampling, rows, batch, dimension, 1.0, 2**30, real.additive.law, real.noise)
-    sketch = Sketch(*given)
+    sketch = SketchTask(*given)
     vars(sketch)["sensitivity"] = _moved(real)
     return sketch
 
 
 def _moved(real: Any) -> Sensitivity:
     """How far one person moves what the real task opens at once."""
-    once: Any = innermost(real.events[0])
+    once: Any = unwrap(real.events[0])
     return Sensitivity(once.l1, once.l2_squared, once.replace_l1, once.replace_l2_squared)
 
 
@@ -63,5 +63,5 @@ def test_a_sketch_of_gradients_costs_what_gradients_cost(
 def test_a_sketch_of_one_full_round_costs_what_second_moments_cost(owners: int, seats: Sequence[str] | None) -> None:
     real = kit.moments_task((2,) * owners, seats, gamma=2**14, constant=2**13)
     real = real.with_noise(real.additive.least_scale(8.0, _moved(real)))
-    sketch = _sketch(real, 1, "full", 1000, 1000, innermost(real.events[0]).dimension)
+    sketch = _sketch(real, 1, "full", 1000, 1000, unwrap(real.events[0]).dimension)
     assert _prices(sketch) == pytest.approx(_prices(real), rel=0.01)

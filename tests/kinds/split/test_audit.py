@@ -16,35 +16,33 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade import SplitClassifier, category
-from colonnade.audit import Change, games, sensitivity_probe, subject
+from colonnade.audit import TableChange, games, sensitivity_probe, subject
 from colonnade.audit.attacks import (
+    collect_gradients,
+    fit_shadows,
     infer_labels,
     infer_membership,
     invert,
-    nearness_of,
-    promised,
-    returned_by,
-    seen_of,
-    shadows_of,
+    nearness_to_embeddings,
+    observe_people,
+    read_promise,
 )
 from colonnade.audit.attacks.views import views_of
-from colonnade.audit.registry import observers
-from colonnade.audit.verdict import judge
+from colonnade.audit.registry import judge, observers
 from colonnade.errors import StudyError
-from colonnade.kinds.pca.audit_moments import Entries
-from colonnade.kinds.split.audit_embeddings import Columns
-from colonnade.kinds.split.audit_features import Trained
+from colonnade.kinds.pca.audit import MomentEntrySampler
+from colonnade.kinds.split.audit import EmbeddingSampler, TrainedFeatureSampler
 from colonnade.kinds.split.embeddings import programs, sides, updates
 from colonnade.kinds.split.embeddings.scaling import Scaling
 from colonnade.kinds.split.embeddings.sides import Passive
 from colonnade.kinds.split.embeddings.task import GRADIENT_BITS, Embeddings, NewEmbeddings, Sender
 from colonnade.kinds.split.encoders import Trainable, encoder_from
 from colonnade.models import Roster
-from colonnade.models.newcomers import same_people
+from colonnade.models.new_rows import match_people
 from colonnade.privacy import Trust, epsilon, parse_budgets, views
-from colonnade.privacy.events import innermost
-from colonnade.privacy.noise.response import odds_for
-from colonnade.testing.seeded import seeded
+from colonnade.privacy.events import unwrap
+from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
+from colonnade.testing import seeded
 from research.twins.registry import twins
 from tests.kinds.split.embeddings.learners import Listed
 from tests.kinds.split.people import roster, schemas_for
@@ -102,8 +100,8 @@ def _told(rows: Array, task: Embeddings, scaling: Scaling) -> Array:
     return side.embeddings(np.arange(len(rows)))
 
 
-def _claimed(event: Any) -> Change:
-    return Change(innermost(event).replace_l1, innermost(event).replace_l2_squared)
+def _claimed(event: Any) -> TableChange:
+    return TableChange(unwrap(event).replace_l1, unwrap(event).replace_l2_squared)
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,7 +143,7 @@ def _summed(given: tuple[Listed, Array], clip: float) -> Array:
     return np.rint(total * (RADIUS / clip)).astype(np.int64)
 
 
-UPDATE = _claimed(_task(training="labels", epochs=3, label_odds=odds_for(1.0)).update_event("b"))
+UPDATE = _claimed(_task(training="labels", epochs=3, label_odds=odds_of_epsilon(1.0)).update_event("b"))
 
 
 @settings(max_examples=60, deadline=None)
@@ -209,13 +207,13 @@ def test_another_row_beside_it_changes_no_bit_of_an_embedding(kind: str) -> None
 def test_the_games_use_nearly_all_that_is_charged() -> None:
     """Otherwise they would pass whatever the noise."""
     for game in (*games("split-embeddings"), *games("split-training")):
-        if not isinstance(game.sampler, Columns):
+        if not isinstance(game.sampler, EmbeddingSampler):
             continue
         task, sampler = game.sampler.task, game.sampler
         for name in sampler.tellers:
             charged = 0.0
             for event in task.events:
-                once: Any = innermost(event)
+                once: Any = unwrap(event)
                 if name in getattr(once, "about", ()):
                     charged += getattr(event, "times", 1) * once.replace_l2_squared / float(once.shares[0][1])
             moved = [float((weights**2).sum()) for weights in sampler.weights[name]]
@@ -227,7 +225,7 @@ def test_moments_of_features_move_nearly_as_far_as_is_charged() -> None:
     """Through the parties' encoders: rounded rows of the person, and what they add to the full matrix."""
     for game in games("split-moments"):
         bound = game.seen[0]
-        sampler: Any = game.sampler.moments if isinstance(game.sampler, Trained) else game.sampler
+        sampler: Any = game.sampler.moments if isinstance(game.sampler, TrainedFeatureSampler) else game.sampler
         task = sampler.study.task
         first, second = (
             np.column_stack([rows * task.gamma, np.full(len(rows), task.constant)]) for rows in sampler.embedded
@@ -239,7 +237,7 @@ def test_moments_of_features_move_nearly_as_far_as_is_charged() -> None:
 def test_games_are_about_what_the_study_does_and_twins_about_what_can_be_broken() -> None:
     assert {name for name in AUDITS if name.startswith(("afe", "label"))} == set(OURS)
     frozen, told = _task(), _task(training="labels", epochs=2)
-    learning = replace(told, label_odds=odds_for(1.0))
+    learning = replace(told, label_odds=odds_of_epsilon(1.0))
     assert (subject(frozen), subject(learning)) == ("split-embeddings", "split-training")
     assert [game.name for game in games("split-embeddings", frozen)] == ["split-embeddings/a/embedding"]
     assert [game.part for game in games("split-training", learning)] == ["update", "labels"]
@@ -258,14 +256,14 @@ def test_games_are_about_what_the_study_does_and_twins_about_what_can_be_broken(
     [
         {"releases": 3},
         {"stage": True, "senders": (Sender("b", 3, 0.2), Sender("c", 1, 5.0))},
-        {"training": "labels", "epochs": 3, "label_odds": odds_for(0.5), "classes": 10},
-        {"training": "labels", "epochs": 2, "stage": True, "label_odds": odds_for(2.0)},
-        {"training": "rounds", "epochs": 2, "releases": 5, "label_odds": odds_for(1.0), "stage": True},
+        {"training": "labels", "epochs": 3, "label_odds": odds_of_epsilon(0.5), "classes": 10},
+        {"training": "labels", "epochs": 2, "stage": True, "label_odds": odds_of_epsilon(2.0)},
+        {"training": "rounds", "epochs": 2, "releases": 5, "label_odds": odds_of_epsilon(1.0), "stage": True},
     ],
 )
 def test_studies_of_every_kind_hold(given: dict[str, Any]) -> None:
     draft = _task(**given)
-    task = draft.calibrated(parse_budgets(4.0, 1e-5, draft.trust))
+    task = draft.calibrate(parse_budgets(4.0, 1e-5, draft.trust))
     for game in games(subject(task), task):
         found = game.play(20_000, seeded(3))
         assert found.margin <= 0
@@ -356,7 +354,7 @@ def test_who_trained_before_a_committee_learns_from_the_moments_alone_and_is_pla
     assert set(found) == played
     assert {"analyst", "coordinator", "bank", "bank+coordinator"} <= played
     for name, game in found.items():
-        assert isinstance(game.sampler, Entries if "bank" in name else Trained), name
+        assert isinstance(game.sampler, MomentEntrySampler if "bank" in name else TrainedFeatureSampler), name
     without = replace(task, charged=())
     for name in ("bank", "bank+coordinator"):
         spent = [
@@ -386,7 +384,7 @@ def cells(rows, seed=0):
 
 def people(rows, seed=0):
     given = cells(rows, seed)
-    return same_people(dict.fromkeys(COLUMNS, given), SCHEMAS, None, "a test", same_order=True)
+    return match_people(dict.fromkeys(COLUMNS, given), SCHEMAS, None, "a test", same_order=True)
 
 
 @cache
@@ -403,7 +401,7 @@ def unprotected(epochs=4):
 
 def inverted(model, **how):
     """What a ridge finds about the bank's columns of eighty people, from what is seen of them."""
-    seen = seen_of(model, "bank", people(240, seed=1), **how)
+    seen = observe_people(model, "bank", people(240, seed=1), **how)
     return seen, invert(seen.split(np.arange(240) < 80), "ridge")
 
 
@@ -427,46 +425,46 @@ def test_embeddings_that_are_told_in_every_epoch_lose_their_noise():
     model = fitted("published", per_release=2.0, epochs=9, batches=5)
     everyone, told = people(200), fitted("embeddings", epsilon=1.0)
     exact = model.embedded("bank", everyone["bank"])
-    once, often = (seen_of(model, "bank", everyone, releases=times) for times in (1, 9))
+    once, often = (observe_people(model, "bank", everyone, releases=times) for times in (1, 9))
     assert np.std(often.numbers - exact) == pytest.approx(np.std(once.numbers - exact) / 3)
-    refused(StudyError, "ST007", "9", seen_of, model, "bank", everyone, releases=10)
-    refused(StudyError, "ST007", "1", seen_of, told, "bank", everyone, releases=2)
-    refused(StudyError, "ST010", "shop", seen_of, told, "shop", everyone)
+    refused(StudyError, "ST007", "9", observe_people, model, "bank", everyone, releases=10)
+    refused(StudyError, "ST007", "1", observe_people, told, "bank", everyone, releases=2)
+    refused(StudyError, "ST010", "shop", observe_people, told, "shop", everyone)
 
 
 def test_returned_slopes_give_every_label_away_and_rounds_those_that_were_told(stream):
-    returned = returned_by(unprotected(), people(300, seed=2), 30, stream=stream)
+    returned = collect_gradients(unprotected(), people(300, seed=2), 30, stream=stream)
     assert returned.slopes.shape[1:] == (300, 5)
     found = infer_labels(returned)
     assert found.base_rate < 0.5 < 0.9 < found.accuracy
     assert found.most is None
     model = fitted("embeddings", epsilon=8.0, training="rounds", epochs=2, batches=3)
-    returned = returned_by(model, people(150, seed=2), 30, stream=stream)
+    returned = collect_gradients(model, people(150, seed=2), 30, stream=stream)
     assert (returned.slopes.shape, returned.epsilon) == ((2, 150, 5), None)
     found = infer_labels(returned)
     assert found.accuracy > 0.6
     for head in ("committee", "embeddings"):  # where no label is told there is nothing to attack
-        refused(StudyError, "ST005", returned_by, fitted(head, epsilon=1.0), people(60), 10, stream=stream)
+        refused(StudyError, "ST005", collect_gradients, fitted(head, epsilon=1.0), people(60), 10, stream=stream)
 
 
 def test_randomised_labels_are_told_as_the_bound_says(stream):
     model = fitted("embeddings", epsilon=8.0, training="labels", epochs=1, label_epsilon=1.0)
-    found = infer_labels(returned_by(model, people(2000, seed=2), 100, stream=stream))
+    found = infer_labels(collect_gradients(model, people(2000, seed=2), 100, stream=stream))
     assert found.base_rate < found.accuracy < found.most + 0.06  # five deviations of 1,900 guesses
 
 
 def test_only_what_was_published_is_promised_and_shadows_have_encoders_that_did_not_learn(stream):
     model, scratch, pool = fitted("committee", epsilon=1.0), unprotected(epochs=1), people(300)
-    promise = promised(model)
+    promise = read_promise(model)
     assert 0.5 < promise.accuracy < 0.6
-    assert promised(fitted("embeddings", epsilon=1.0)) is None  # the head is its party's own
-    assert promised(scratch) is None
+    assert read_promise(fitted("embeddings", epsilon=1.0)) is None  # the head is its party's own
+    assert read_promise(scratch) is None
     half = {party: table.take_rows(np.arange(150)) for party, table in pool.items()}
     again = views_of(model).fresh(model).simulate(half, Roster.of(SCHEMAS), stream)
     for party in COLUMNS:
         assert (again.embedded(party, pool[party]) == model.embedded(party, pool[party])).all()
     assert views_of(scratch).fresh(scratch).encoders == LINEAR
-    found = infer_membership(shadows_of(model, pool, 150, 8, seed=1, stream=stream), promise=promise)
+    found = infer_membership(fit_shadows(model, pool, 150, 8, seed=1, stream=stream), promise=promise)
     assert found.alike.accuracy_interval[0] < found.promise.accuracy
 
 
@@ -478,16 +476,16 @@ def test_unprotected_embeddings_give_members_away_without_any_scores(stream):
     members = {party: table.take_rows(np.arange(size)) for party, table in pool.items()}
     model = SplitClassifier(label="shop.kind", encoders=encoders, **how)
     model.simulate(members, Roster.of(SCHEMAS), stream)
-    shadows = shadows_of(model, pool, size, 16, seed=1, see=nearness_of("bank"), stream=stream)
+    shadows = fit_shadows(model, pool, size, 16, seed=1, see=nearness_to_embeddings("bank"), stream=stream)
     assert infer_membership(shadows).alike.auc_interval[0] > 0.55
 
 
 def test_embeddings_alone_are_seen_of_those_who_tell_them():
     pool = people(60)
-    seen = nearness_of("bank")(fitted("published", 60, unprotected=True, epochs=1, batches=5), pool)
+    seen = nearness_to_embeddings("bank")(fitted("published", 60, unprotected=True, epochs=1, batches=5), pool)
     assert seen.shape == (60,)
     assert np.mean(seen > 0) > 0.4  # three classes
-    refused(StudyError, "ST009", nearness_of("bank"), fitted("committee", epsilon=1.0), pool)
+    refused(StudyError, "ST009", nearness_to_embeddings("bank"), fitted("committee", epsilon=1.0), pool)
 
 
 def test_the_commands_take_kept_encoders(colonnade, tmp_path, monkeypatch):

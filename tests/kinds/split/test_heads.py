@@ -11,8 +11,8 @@ import pytest
 
 from colonnade import SplitClassifier
 from colonnade.errors import DataError, ProtocolError, StudyError
-from colonnade.kinds.pca.directions import programs as directions
-from colonnade.kinds.pca.directions.task import Directions
+from colonnade.kinds.pca import programs as directions
+from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.kinds.split import private_training
 from colonnade.kinds.split.committee import Joint, embedded, of_one_length, simulate, suggested_width
 from colonnade.kinds.split.embeddings.heads import Statistics, chances, discriminant, of_classes, ridge
@@ -22,14 +22,14 @@ from colonnade.kinds.split.learned_heads import SoftmaxHead, TorchHead, fit, los
 from colonnade.kinds.split.own_training import moments_after, planned, train_own
 from colonnade.kinds.split.private_training import PrivateTraining
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
-from colonnade.privacy.events import innermost
-from colonnade.privacy.noise.response import randomised_response
+from colonnade.privacy.events import unwrap
+from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.protocols.moments import programs
-from colonnade.protocols.moments.integers import OwnBlock
+from colonnade.protocols.moments.programs import OwnMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from colonnade.tables.places import Places
+from colonnade.tables.slots import RowSlots
 from tests.kinds.split import people as both
 from tests.support import protocols as kit
 from tests.support.errors import refused
@@ -303,7 +303,7 @@ def test_rows_are_embeddings_of_one_length_and_the_label_with_its_weight() -> No
     due = 1.0 + 1.0 + joint.weight**2
     assert due <= task.norm_squared / task.gamma**2 < 1.01 * due
     for name, matrix in matrices(joint, rows, labels).items():  # no row is lost to the bound on integers
-        whole = OwnBlock(task, name).quantise(matrix, Stream.fresh())
+        whole = OwnMoments(task, name).quantise(matrix, Stream.fresh())
         assert np.abs(whole).max(axis=1).min() > 0
         assert np.square(whole).sum(axis=1).max() <= task.block_norm_squared(task.block(name))
 
@@ -317,7 +317,7 @@ def test_the_secure_head_is_that_of_the_rows_in_one_place(hidden: bool) -> None:
     here = {"left": np.arange(110), "right": np.arange(10, 120)} if hidden else dict.fromkeys(rows, np.arange(120))
     held = {}
     for name, values in rows.items():
-        places = Places(here[name], 120, bytes(16)) if hidden else None
+        places = RowSlots(here[name], 120, bytes(16)) if hidden else None
         features = kit.Rows(values[here[name]], [f"p{place:06d}" for place in here[name]], places)
         held[name] = joint.rows(name, features, made[name], labels[here[name]] if name == "left" else None)
     with pytest.MonkeyPatch.context() as patch:
@@ -386,7 +386,7 @@ def test_wide_embeddings_are_planned_with_directions_unless_members_are_hidden()
     wide = Joint((("left", 1000), ("right", 1000)), "right", 3)
     budgets = parse_budgets(1.0, 1e-5, TRUST)
     task = wide.plan(TRUST, budgets)
-    assert isinstance(task, Directions)
+    assert isinstance(task, SubspaceIteration)
     assert task.labels == (2000, 2001, 2002)
     assert isinstance(wide.plan(TRUST, budgets, hidden=True), Moments)
     assert isinstance(joint_of().plan(TRUST, budgets), Moments)
@@ -400,8 +400,13 @@ def test_rounds_through_shares_give_what_is_simulated_and_no_nonsense(exact: Non
     found = kit.execute(directions, task, {name: kit.Rows(each) for name, each in held.items()})[COORDINATOR]
     due = simulate(held, task, Stream(bytes(32)))
     np.testing.assert_allclose(joint.finish(found).weights, joint.finish(due).weights)
-    refused(ProtocolError, "MS020", joint.finish, replace(due, asked=(np.zeros_like(due.asked[0]), *due.asked[1:])))
-    refused(ProtocolError, "MS021", joint.finish, replace(due, asked=(*due.asked[:2], due.asked[1])))
+    refused(
+        ProtocolError,
+        "MS020",
+        joint.finish,
+        replace(due, directions=(np.zeros_like(due.directions[0]), *due.directions[1:])),
+    )
+    refused(ProtocolError, "MS021", joint.finish, replace(due, directions=(*due.directions[:2], due.directions[1])))
 
 
 # --- an encoder that learned from the table before the head: its training is charged, and in nothing sent
@@ -488,7 +493,7 @@ def test_a_fit_draws_as_much_noise_as_is_charged(in_one_place: bool, monkeypatch
     held, roster = both.tables(200, "default"), both.roster("default")
     task: Any = _asked().plan(roster)
     (event,) = task.charged
-    once: Any = innermost(event)
+    once: Any = unwrap(event)
     ((owner, variance),) = once.shares
     assert (owner, event.times) == ("bank", 5)
     if in_one_place:

@@ -27,7 +27,7 @@ from colonnade.kinds.split.encoders import encoder_from, from_bytes, load_encode
 from colonnade.models import Estimator, Roster
 from colonnade.privacy import Statement
 from colonnade.tables import Schema, number
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from tests.kinds.split.people import arrow, federation, roster, schemas_for, tables
 from tests.support.errors import raises, refused
 
@@ -666,7 +666,7 @@ def test_questions_that_make_no_sense_are_refused(tmp_path):
         (path, {"exact": True}, "ST268"),
     ):
         refused(StudyError, said, SplitScores(asked_of, **given).fit, people)
-    refused(StudyError, "ST334", SplitScores("nothing", exact=True).checked, 3)
+    refused(StudyError, "ST334", SplitScores("nothing", exact=True).check_model, 3)
     question = SplitScores(path, exact=True)
     question.bring(own["shop"], "shop")  # a party brings its own encoder and nobody else's
     assert list(question.scorer.encoders_) == ["shop"]

@@ -19,8 +19,8 @@ from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import views
-from colonnade.privacy.releases import Repeated
-from colonnade.testing.seeded import seeded
+from colonnade.privacy.releases import RepeatedRelease
+from colonnade.testing import seeded
 from tests.kinds.split.embeddings.learners import Listed
 from tests.support.errors import refused
 
@@ -130,7 +130,7 @@ def linear(table: Matrix, **more: Any) -> tuple[Any, PrivateTraining]:
 def test_it_costs_as_many_releases_as_epochs_and_keeps_its_budget() -> None:
     plan = PrivateTraining("bank", 100, 12, 7, batches=4, noise=50 << 20)
     once = PrivateTraining("bank", 100, 12, 1, batches=4, noise=50 << 20).event
-    assert (type(plan.event), plan.event.times, plan.event.event) == (Repeated, 7, once)
+    assert (type(plan.event), plan.event.times, plan.event.event) == (RepeatedRelease, 7, once)
     assert once.dimension == 48
     assert float(embeddings_mu_squared(7, math.inf, math.sqrt(50))) == pytest.approx(7 / 50)
     kept = plan.calibrated(TRUST, parse_budgets(1.0, 1e-5, TRUST))

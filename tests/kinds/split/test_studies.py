@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from colonnade.cli import show
+from colonnade.cli import text_output
 from colonnade.errors import PolicyError, StudyError
 from colonnade.kinds import SplitClassifier, SplitScores
 from colonnade.kinds.split import kept as split_kept
@@ -95,14 +95,14 @@ def test_a_committee_learns_a_head_that_everybody_has_and_encoders_stay(place):
     assert roc_auc_score(public.true_of(tables), public.predict_proba(tables)[:, 1]) > 0.65  # 0.5 is chance
     page = Page((out / "report.html").read_text()).words
     assert "no embedding left anybody" in page
-    assert "head by committee (discriminant)" in show.outcome(study, out, {})
+    assert "head by committee (discriminant)" in text_output.outcome(study, out, {})
     assert 0 < place.spent("shop", "bank") <= 8.0
     ask(place, out)
 
 
 def test_embeddings_are_told_to_the_party_with_the_label(place):
     study = place.study("told", TOLD)
-    assert "EMBEDDINGS told to bank, which keeps the head" in show.preflight(preflight(study))
+    assert "EMBEDDINGS told to bank, which keeps the head" in text_output.preflight(preflight(study))
     out, _ = place.run(study)
     bank, shop = (split_kept.read(out / "parties" / name / "kept.npz", None).own for name in PARTIES)
     assert ("spread" in bank, "spread" in shop) == (True, False)
@@ -121,7 +121,7 @@ def test_as_published_is_refused_until_a_party_says_otherwise(place):
         place.set(name, "exact", f'["{other}"]')
         place.set(name, "epsilon", "{ analyst = 30.0, coordinator = 30.0 }")
         place.config(name).check(study)
-    shown = show.preflight(preflight(study))
+    shown = text_output.preflight(preflight(study))
     assert "THE PUBLISHED ALGORITHM, which promises nothing\nas published, not proven: " in shown
     assert "2 releases together would be epsilon" in shown
     out, _ = place.run(study)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from colonnade import Federation, Schema, Synthesizer, category, flag, number
 from colonnade.models import Roster
 from colonnade.tables import Table
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from tests.support import federations
 
 ROWS = 3_000

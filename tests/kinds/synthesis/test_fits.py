@@ -22,11 +22,11 @@ from colonnade.kinds.synthesis.pgm import Network, fit_pgm
 from colonnade.kinds.synthesis.products import Products
 from colonnade.kinds.synthesis.targets import Targets, contrasts
 from colonnade.kinds.synthesis.tree import fit_tree
-from colonnade.kinds.tables.residuals import Residual, centred, misfit, noisy_marginal
+from colonnade.kinds.tables.release import Residual, centre, misfit, noisy_marginal
 from colonnade.randomness import Stream
-from colonnade.tables.impossible import violations
-from colonnade.tables.joint import Box, joint_rules
-from colonnade.testing.seeded import seeded
+from colonnade.tables.coding import ForbiddenCodes, joint_constraints
+from colonnade.tables.constraints import find_violations
+from colonnade.testing import seeded
 from tests.kinds.synthesis.people import ROSTER, model as synthesized
 from tests.kinds.tables.releases import histogram, people, release, sets_of
 from tests.support.errors import refused
@@ -275,7 +275,7 @@ def test_redrawn_noise_has_the_law_of_the_release() -> None:
     noisy = release(people(sizes, 1000, 1), sizes, [(0, 1)], 7.0, 2)
     model = fit(sizes, 1000, noisy, components=3, steps=3)
     (again,) = redraw(model, 1000, noisy, seeded(1))
-    noise = again.values - 1000 * centred(model.marginal((0, 1)))
+    noise = again.values - 1000 * centre(model.marginal((0, 1)))
     assert np.abs(noise.sum(axis=0)).max() < 1e-9
     assert np.abs(noise.sum(axis=1)).max() < 1e-9
     assert float(np.sum(noise**2)) / 7**2 == pytest.approx(again.degrees, abs=6 * np.sqrt(2 * again.degrees))
@@ -338,12 +338,12 @@ def test_rules_leave_single_columns_as_they_are_and_the_card_says_so():
     made_up = fitted.population_
     drawn = made_up.drawn(fitted.usual_size, 0)
     assert drawn.dropped == 0
-    assert not violations(made_up.rules, drawn.table).any()
+    assert not find_violations(made_up.rules, drawn.table).any()
     codes = made_up.layout.codes_of(drawn.table)
     for column, size in enumerate(made_up.layout.sizes):
         counts = np.bincount(codes[:, column], minlength=size)
         assert (np.abs(counts - len(codes) * made_up.fitted.marginal((column,))) < 2).all()
-    page, found = fitted.published()["card.md"].decode(), made_up.agreement_of(drawn.table)  # chi-squared
+    page, found = fitted.published_files()["card.md"].decode(), made_up.agreement_of(drawn.table)  # chi-squared
     assert sorted(found) == [1, 2, 3]
     assert all(f"| {value:.2f} |" in page for value in found.values())
     assert f"{drawn.redrawn:,} people were drawn again for that, or exchanged a value" in page
@@ -355,7 +355,7 @@ def test_the_price_of_a_box_has_these_derivatives():
     raw = [rng.random((5, size)) for size in sizes]
     chances = np.hstack([each / each.sum(axis=1, keepdims=True) for each in raw])
     marked = (np.array([True, False, True]), np.array([False, True]))
-    zeros = Zeros(sizes, 100.0, [Box((0, 2), marked)])
+    zeros = Zeros(sizes, 100.0, [ForbiddenCodes((0, 2), marked)])
 
     def price(at: np.ndarray) -> float:
         return 3 * 100.0 / 5 * float((at[:, [0, 2]].sum(axis=1) * at[:, 8]).sum())
@@ -371,7 +371,7 @@ def test_the_price_of_a_box_has_these_derivatives():
 def test_a_fit_that_is_told_of_impossible_codes_has_almost_nobody_there():
     sizes = (4, 3, 5)
     codes = people(sizes, 6_000, 3)
-    box = Box((0, 2), (np.array([True, True, False, False]), np.array([False, False, False, True, True])))
+    box = ForbiddenCodes((0, 2), (np.array([True, True, False, False]), np.array([False, False, False, True, True])))
     codes = codes[~((codes[:, 0] < 2) & (codes[:, 2] > 2))]
     known = release(codes, sizes, sets_of(3, 2), 20.0, 4)
 
@@ -385,12 +385,12 @@ def test_a_fit_that_is_told_of_impossible_codes_has_almost_nobody_there():
 
 def test_mending_moves_cells_between_people_and_changes_no_single_column():
     schemas = {"a": Schema({"age": number(0, 90, whole=True)}), "b": Schema({"rich": flag()})}
-    rules = joint_rules(schemas, ["a.age < 30 and b.rich = true"])
+    rules = joint_constraints(schemas, ["a.age < 30 and b.rich = true"])
     rng = np.random.default_rng(5)
     table = pa.table({"age": rng.integers(0, 91, 600), "rich": rng.random(600) < 0.3})
-    assert violations(rules, table).sum() > 20
+    assert find_violations(rules, table).sum() > 20
     after = mended(Made(table), Source(lambda rows, stream: Made(table)), rules, Stream(bytes(32))).table
-    assert not violations(rules, after).any()
+    assert not find_violations(rules, after).any()
     for name in table.column_names:
         assert sorted(after[name].to_pylist()) == sorted(table[name].to_pylist())
 

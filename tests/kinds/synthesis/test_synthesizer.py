@@ -19,11 +19,11 @@ from colonnade.kinds.synthesis.fitting import Unfitted
 from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.shares import means, shares
 from colonnade.kinds.synthesis.tree import fit_tree
-from colonnade.kinds.tables.layout import Layout
-from colonnade.kinds.tables.marginals import programs as marginals
-from colonnade.kinds.tables.release import Release
-from colonnade.models.conventions import ParameterError
-from colonnade.testing.seeded import seeded
+from colonnade.kinds.tables import programs as marginals
+from colonnade.kinds.tables.layout import TableLayout
+from colonnade.kinds.tables.release import MarginalsRelease
+from colonnade.models.base import ParameterError
+from colonnade.testing import seeded
 from tests.kinds.synthesis.people import (
     BROAD,
     MIXTURE,
@@ -82,7 +82,7 @@ def test_whoever_never_can_be_is_left_out_and_never_published():
     assert drawn.redrawn > 200
     assert 0 < drawn.dropped == 400 - drawn.table.num_rows
     assert not flags(drawn.table, "rich").any()
-    assert f"{drawn.dropped:,} were left out" in fitted.published()["card.md"].decode()
+    assert f"{drawn.dropped:,} were left out" in fitted.published_files()["card.md"].decode()
 
 
 def test_marginals_have_the_published_counts_and_their_noise():
@@ -119,7 +119,7 @@ def test_a_saved_model_is_the_same_model(way, tmp_path):
     assert loaded.sample(300).equals(fitted.sample(300))
     assert (loaded.summary(), repr(loaded)) == (fitted.summary(), repr(fitted))
     assert loaded.marginal("shop.spent").labels == fitted.marginal("shop.spent").labels
-    assert loaded.published() == fitted.published()
+    assert loaded.published_files() == fitted.published_files()
 
 
 @pytest.mark.parametrize(
@@ -192,13 +192,13 @@ def test_parameters_may_be_of_numpy_and_several_tables_are_published_with_how_to
 
 
 def test_shares_and_means_are_covered():
-    given, layout = Synthesizer(epsilon=1.0, bins=6, model="tree", rows_at_most=1000), Layout.of(SCHEMAS, 6)
+    given, layout = Synthesizer(epsilon=1.0, bins=6, model="tree", rows_at_most=1000), TableLayout.of(SCHEMAS, 6)
     task, held = given.plan(ROSTER), tables(400)
     codes = np.hstack([layout.codes(party, held[party]) for party in SCHEMAS])
     places = {layout.names[column]: at for at, column in enumerate(layout.free)}
     covered, covered_means, fitted = [], [], None
     for k in range(60):
-        release = Release.of(given.simulated(held, task, seeded(k)))
+        release = MarginalsRelease.of(given.simulate_result(held, task, seeded(k)))
         fitted = fitted or fit_tree(layout.sizes, release.count, release.parts)
         people = Population(layout, release, fitted, ())
         for name, found in shares(people).items():
@@ -400,8 +400,8 @@ def test_a_mixture_is_learned_in_threads_and_saved(more, tmp_path):
     assert found.sample(50).num_rows == 50
     assert np.isfinite(found.log_likelihood(people)).all()
     loaded = Synthesizer.load(found.save(tmp_path / "mixture.json"))
-    assert (loaded.published(), loaded.start) == (found.published(), more.get("start", "none"))
-    card = found.published()["card.md"].decode().replace("\n", " ")
+    assert (loaded.published_files(), loaded.start) == (found.published_files(), more.get("start", "none"))
+    card = found.published_files()["card.md"].decode().replace("\n", " ")
     assert ("noisy counts were released for a start alone and are not kept" in card) == ("start" in more)
 
 
@@ -422,7 +422,7 @@ def test_a_mixture_is_fitted_where_seats_check_each_other_and_says_what_nobody_p
 
 
 def test_a_start_follows_from_the_marginals_alone_and_is_close_to_them():
-    task, layout = Synthesizer(**START | {"bins": 6, "components": 20}).plan(ROSTER), Layout.of(SCHEMAS, 6)
+    task, layout = Synthesizer(**START | {"bins": 6, "components": 20}).plan(ROSTER), TableLayout.of(SCHEMAS, 6)
     first, second = task.stages
     published = marginals.simulate(
         {party: layout.codes(party, own) for party, own in tables().items()}, first, seeded(3)
@@ -480,7 +480,9 @@ ABSENT = {
 @pytest.mark.parametrize("way", WAYS)
 def test_readers_are_told_what_is_so_and_nothing_else(way):
     fitted = model(way)
-    files = {name: content.decode() for name, content in fitted.published().items() if name.endswith((".md", ".json"))}
+    files = {
+        name: content.decode() for name, content in fitted.published_files().items() if name.endswith((".md", ".json"))
+    }
     assert [text for text in SAID[way] if text not in files["card.md"]] == []
     assert [text for text in ABSENT[way] if text in files["card.md"]] == []
     columns = {column["name"]: column for column in json.loads(files["dictionary.json"])["columns"]}

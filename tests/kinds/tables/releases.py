@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.tables.residuals import Residual, centred
+from colonnade.kinds.tables.release import Residual, centre
 
 Codes = NDArray[np.int64]
 
@@ -64,8 +64,8 @@ def release(
     return [
         Residual(
             columns,
-            centred(histogram(codes, columns, sizes))
-            + centred(rng.normal(0, deviation, tuple(sizes[column] for column in columns))),
+            centre(histogram(codes, columns, sizes))
+            + centre(rng.normal(0, deviation, tuple(sizes[column] for column in columns))),
             deviation,
         )
         for columns in sets

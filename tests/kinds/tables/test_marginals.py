@@ -10,17 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from colonnade.errors import NO_RESULT, DataError, PrivacyError, ShareError, StudyError
-from colonnade.kinds.tables.marginals import programs as marginals, stages, task as task_module
-from colonnade.kinds.tables.marginals.integers import OwnColumns
-from colonnade.kinds.tables.marginals.merging import Merge
-from colonnade.kinds.tables.marginals.stages import StagedMarginals
-from colonnade.kinds.tables.residuals import noisy_marginal
-from colonnade.mpc import Hand, Shares
-from colonnade.mpc.verify.claims import MOST_HELD
+from colonnade.kinds.tables import programs as marginals, stages, task as task_module
+from colonnade.kinds.tables.programs import OwnMarginals
+from colonnade.kinds.tables.release import noisy_marginal
+from colonnade.kinds.tables.stages import CodeMerge, StagedMarginals
+from colonnade.mpc import ShareEngine, Shares
+from colonnade.mpc.verification.claims import MOST_HELD
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import Played
-from colonnade.tables.places import Places
-from colonnade.testing.seeded import seeded
+from colonnade.protocols.session import RunResult
+from colonnade.tables.slots import RowSlots
+from colonnade.testing import seeded
 from tests.kinds.tables.releases import cells_of, histogram
 from tests.support import protocols as kit
 from tests.support.errors import raises
@@ -139,12 +138,12 @@ def test_a_table_with_something_that_is_no_code_deals_nothing(monkeypatch, progr
     task = marginals_task(block_rows=8)
     if program is stages:
         task = StagedMarginals(
-            task.coded, tuple(Merge(size) for size in task.sizes), (2, 3, 3, 1, 2, 1), task, noise=30
+            task.coded, tuple(CodeMerge(size) for size in task.sizes), (2, 3, 3, 1, 2, 1), task, noise=30
         )
     tables = {owner: codes.astype(float) for owner, codes in codes_of(marginals_task(), 40).items()}
     tables["o1"][35, 0] = code
     dealt = []
-    monkeypatch.setattr(Hand, "deal", lambda hand, numbers: dealt.append(len(numbers)))
+    monkeypatch.setattr(ShareEngine, "deal", lambda hand, numbers: dealt.append(len(numbers)))
     with raises(DataError, "DA130", "o1"):
         kit.execute(program, task, tables)
     assert not dealt
@@ -200,7 +199,7 @@ def random_tables(task, size, chance, seed):
         codes = rng.integers(
             0, [task.sizes[place] for place in task.held_by(owner)], (len(slots), len(task.held_by(owner)))
         )
-        tables[owner] = kit.Rows(codes, places=Places(slots.astype(np.int64), size, TOKEN))
+        tables[owner] = kit.Rows(codes, places=RowSlots(slots.astype(np.int64), size, TOKEN))
     return tables
 
 
@@ -247,7 +246,7 @@ def test_what_is_sent_has_the_same_sizes_whoever_matches():
     codes = {o: rng.integers(0, 2, (10, len(task.held_by(o)))) for o in task.owners}
     for step in (0, 3, 10):
         log = {}
-        places = {o: Places(np.arange(10) + i * step, 30, TOKEN) for i, o in enumerate(task.owners)}
+        places = {o: RowSlots(np.arange(10) + i * step, 30, TOKEN) for i, o in enumerate(task.owners)}
         tables = {o: kit.Rows(codes[o], places=places[o]) for o in task.owners}
         kit.execute(marginals, task, tables, log=log)
         sizes.append(
@@ -312,13 +311,13 @@ def ends(task, tables):
     with pytest.MonkeyPatch.context() as patch:
         kit.no_noise(patch)
         found = kit.outcomes(task, kit.programs_of(marginals, task, tables))
-    if all(isinstance(one, Played) for one in found.values()):
+    if all(isinstance(one, RunResult) for one in found.values()):
         want = marginals.reference(
             {name: dealt(table) for name, table in tables.items()} if task.hidden else tables, task
         )
         right = all(np.array_equal(one.result.opened, want) for one in found.values())
         return "right" if right else "wrong"
-    assert not any(isinstance(one, Played) for one in found.values())
+    assert not any(isinstance(one, RunResult) for one in found.values())
     errors = [one for one in found.values() if isinstance(one, ShareError)]
     assert errors
     assert all(NO_RESULT in str(one) or "nothing was opened" in str(one) for one in errors)
@@ -347,7 +346,7 @@ def present_twice(dealt):
 
 def deals(monkeypatch, cheat):
     """What the first owner deals is changed, in its proof too."""
-    real = OwnColumns.dealt
+    real = OwnMarginals.dealt
 
     def dealt(self, whole):
         found = real(self, whole)
@@ -356,7 +355,7 @@ def deals(monkeypatch, cheat):
             cheat(found)
         return found
 
-    monkeypatch.setattr(OwnColumns, "dealt", dealt)
+    monkeypatch.setattr(OwnMarginals, "dealt", dealt)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +386,7 @@ def test_an_owner_that_deals_no_codes_is_caught_where_they_are_proven(monkeypatc
 
 def lowers(monkeypatch, number):
     """The first seat that is asked to lower the degree of shares for the so many-th time deals another number."""
-    real, done = Hand.lower, []
+    real, done = ShareEngine.reduce_degree, []
 
     def lower(self, shares):
         if self.name == "o0":
@@ -398,7 +397,7 @@ def lowers(monkeypatch, number):
                 shares = Shares(changed, shares.degree)
         return real(self, shares)
 
-    monkeypatch.setattr(Hand, "lower", lower)
+    monkeypatch.setattr(ShareEngine, "reduce_degree", lower)
     return done
 
 

@@ -15,22 +15,20 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.audit import games, registry
-from colonnade.audit.verdict import judge
+from colonnade.audit.registry import judge
 from colonnade.errors import CapacityError, PrivacyError, StudyError
-from colonnade.kinds.tables import sensitivity as marginals, weights as weighing
-from colonnade.kinds.tables.audit_marginals import Cells, furthest
-from colonnade.kinds.tables.marginals import stages
-from colonnade.kinds.tables.marginals.layout import MADE, ONES
-from colonnade.kinds.tables.marginals.merging import Merge, apply, cuts, merged_edges
-from colonnade.kinds.tables.marginals.programs import reference
-from colonnade.kinds.tables.marginals.stages import StagedMarginals
-from colonnade.kinds.tables.marginals.task import Asked, Coded, Marginals
-from colonnade.kinds.tables.residuals import Residual, centred, check, misfit, noisy_marginal, subsets
+from colonnade.kinds.tables import queries as weighing, sensitivity as marginals, stages
+from colonnade.kinds.tables.audit import MarginalCellSampler, find_furthest_codes
+from colonnade.kinds.tables.products import MADE, ONES
+from colonnade.kinds.tables.programs import reference
+from colonnade.kinds.tables.release import Residual, centre, check_residuals, misfit, noisy_marginal, subsets
 from colonnade.kinds.tables.sensitivity import changed_cells_sensitivity, marginals_sensitivity
+from colonnade.kinds.tables.stages import CodeMerge, StagedMarginals, cut_evenly, merge_edges, recode_rows
+from colonnade.kinds.tables.task import CodedColumn, MarginalQuery, Marginals
 from colonnade.privacy import Observer, Statement, parse_budgets
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from tests.kinds.tables.releases import cells_of, histogram, people, release
 from tests.support import protocols as kit
 from tests.support.errors import raises
@@ -113,8 +111,10 @@ def staged():
     second = marginals_task(((2, 3), (3,), (2,)), label=0)
     second = replace(second, asked=tuple(replace(block, weight=50 * block.weight) for block in second.asked))
     fine = tuple(replace(column, size=size) for column, size in zip(second.coded, (2, 6, 6, 2), strict=True))
-    task = StagedMarginals(fine, (Merge(2), Merge(3), Merge(3), Merge(2)), (900, 2000, 400, 400, 2000), second, 3)
-    return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
+    task = StagedMarginals(
+        fine, (CodeMerge(2), CodeMerge(3), CodeMerge(3), CodeMerge(2)), (900, 2000, 400, 400, 2000), second, 3
+    )
+    return task.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
 
 
 def test_two_stages_keep_what_both_events_promise(staged):
@@ -135,7 +135,7 @@ def test_with_hidden_members_whether_somebody_is_one_is_played_too():
     # The count is by far the most exact, so that a member more or less moves more than a replaced one.
     asked = tuple(replace(block, weight=(50 if block.columns else 10_000) * block.weight) for block in shape.asked)
     draft = replace(shape, asked=asked)
-    task = draft.calibrated(parse_budgets({"party": 1.0}, 1e-5, draft.trust))
+    task = draft.calibrate(parse_budgets({"party": 1.0}, 1e-5, draft.trust))
     found = games("marginals", task)
     assert [game.part for game in found if game.role == "party"] == ["membership", ""]
     for game in found:
@@ -155,7 +155,9 @@ def test_games_play_with_the_integers_of_the_protocol():
         for _ in range(20):
             person = tuple(rng.integers(0, task.sizes).tolist())
             alone = {owner: np.array([[person[place] for place in task.held_by(owner)]]) for owner in task.owners}
-            assert np.array_equal(Cells(task, (None, person), ()).added(person), reference(alone, task))
+            assert np.array_equal(
+                MarginalCellSampler(task, (None, person), ()).contribution(person), reference(alone, task)
+            )
 
 
 def test_the_two_people_are_as_far_apart_as_the_event_says():
@@ -166,7 +168,7 @@ def test_the_two_people_are_as_far_apart_as_the_event_says():
         (Observer.coordinator(), task.event.replace_l2_squared),
         *((Observer.party(owner), figures.get(owner, task.event.replace_l2_squared)) for owner in task.owners),
     ]:
-        first, second = Cells(task, furthest(task, observer), ()).sums
+        first, second = MarginalCellSampler(task, find_furthest_codes(task, observer), ()).sums
         assert int(((second - first) ** 2).sum()) == square
 
 
@@ -179,7 +181,7 @@ SIZES = (3, 2, 4)
 def exact(codes: np.ndarray, deviation: float) -> list[Residual]:
     return [
         Residual(
-            columns, centred(histogram(codes, columns, SIZES)) if columns else np.array(float(len(codes))), deviation
+            columns, centre(histogram(codes, columns, SIZES)) if columns else np.array(float(len(codes))), deviation
         )
         for columns in subsets(range(3))
     ]
@@ -197,7 +199,7 @@ def test_deviations_are_those_of_the_linear_map_from_noise_to_cells() -> None:
                 unit = np.zeros(each.values.shape)
                 unit[cell] = each.deviation
                 moved = [*base]
-                moved[place] = Residual(each.columns, each.values + centred(unit), each.deviation)
+                moved[place] = Residual(each.columns, each.values + centre(unit), each.deviation)
                 count = 50 + (each.deviation if not each.columns else 0.0)
                 variance += (noisy_marginal((0, 2), SIZES, count, moved)[0] - plain) ** 2
     np.testing.assert_allclose(deviations**2, variance, rtol=1e-9)
@@ -208,7 +210,7 @@ def test_the_misfit_of_the_truth_is_the_noise() -> None:
     sets = [each for each in subsets(range(3)) if each]
     noisy = release(codes, SIZES, sets, 2.0, 5)
     squares, degrees = misfit(lambda columns: histogram(codes, columns, SIZES) / 500, 500, noisy)
-    noise = [each.values - centred(histogram(codes, each.columns, SIZES)) for each in noisy]
+    noise = [each.values - centre(histogram(codes, each.columns, SIZES)) for each in noisy]
     assert degrees == 3 * 2 * 4 - 1
     assert squares == pytest.approx(sum(float(np.sum(each**2)) for each in noise) / 4)
 
@@ -225,7 +227,7 @@ def test_the_misfit_of_the_truth_is_the_noise() -> None:
 )
 def test_residuals_that_do_not_fit_or_were_not_asked_for_are_refused(residual: Residual, says: str) -> None:
     with raises(StudyError, says):
-        check(SIZES, [residual])
+        check_residuals(SIZES, [residual])
     known = [each for each in exact(people(SIZES, 50, 2), 1.0) if len(each.columns) < 2]
     with raises(StudyError, "ST395"):
         noisy_marginal((0, 1), SIZES, 50, known)
@@ -246,30 +248,32 @@ def noise_of(found: list[tuple[tuple[int, ...], int]], sizes: tuple[int, ...]) -
 
 
 def test_all_pairs_and_triples_with_the_label_are_asked_for_once() -> None:
-    found = [columns for columns, _ in weighing.blocks(COLUMNS, 1)]
-    assert found[:5] == [(), (0,), (1,), (2,), (4,)] == [columns for columns, _ in weighing.blocks(COLUMNS, order=1)]
+    found = [columns for columns, _ in weighing.weigh_blocks(COLUMNS, 1)]
+    assert (
+        found[:5] == [(), (0,), (1,), (2,), (4,)] == [columns for columns, _ in weighing.weigh_blocks(COLUMNS, order=1)]
+    )
     assert sorted(found[5:11]) == [(0, 1), (0, 2), (0, 4), (1, 2), (1, 4), (2, 4)]
     assert sorted(found[11:]) == [(0, 1, 2), (0, 1, 4), (1, 2, 4)]
-    assert len(weighing.blocks(COLUMNS)) == 11
+    assert len(weighing.weigh_blocks(COLUMNS)) == 11
 
 
 def test_weights_are_whole_and_fine_enough() -> None:
-    found = weighing.blocks(COLUMNS, 1)
+    found = weighing.weigh_blocks(COLUMNS, 1)
     assert min(weight for _, weight in found) == weighing.RESOLUTION
-    fine = dict(weighing.blocks(COLUMNS, 1, resolution=1 << 12))
+    fine = dict(weighing.weigh_blocks(COLUMNS, 1, resolution=1 << 12))
     for columns, weight in found:
         assert weight * (1 << 12) / weighing.RESOLUTION == pytest.approx(fine[columns], rel=0.6 / weighing.RESOLUTION)
 
 
 def test_sums_over_a_billion_people_have_room() -> None:
     wide = (20_000, 10_000, 2)
-    found = weighing.blocks(wide, 2)
+    found = weighing.weigh_blocks(wide, 2)
     assert 1 <= min(weight for _, weight in found) < weighing.RESOLUTION
     assert all(weight * math.prod(wide[c] - 1 for c in columns) <= 1.5 * 2**31 for columns, weight in found)
 
 
 def test_what_is_named_is_more_exact() -> None:
-    plain, named = (noise_of(weighing.blocks(COLUMNS, 1, focus), COLUMNS) for focus in ((), [(4, 2), (0, 1, 2)]))
+    plain, named = (noise_of(weighing.weigh_blocks(COLUMNS, 1, focus), COLUMNS) for focus in ((), [(4, 2), (0, 1, 2)]))
     others = plain[0, 4] / named[0, 4]
     assert plain[2, 4] / named[2, 4] == pytest.approx(2 * others, rel=0.1)
     assert plain[0, 1, 2] / named[0, 1, 2] == pytest.approx(2 * others, rel=0.1)
@@ -288,14 +292,14 @@ def test_what_is_named_is_more_exact() -> None:
 )
 def test_what_cannot_be_asked_for_is_refused(keys: dict[str, object], says: str) -> None:
     with raises(StudyError, says):
-        weighing.blocks(**keys)  # type: ignore[arg-type]
+        weighing.weigh_blocks(**keys)  # type: ignore[arg-type]
 
 
 # --- tasks, in one stage or in two: narrow bins are counted, merged by everybody alike, and asked about
 
 
 FINE = (30, 2, 4, 12, 3)
-MERGES = (Merge(3), Merge(2), Merge(4), Merge(2), Merge(3))
+MERGES = (CodeMerge(3), CodeMerge(2), CodeMerge(4), CodeMerge(2), CodeMerge(3))
 
 
 def staged_task(fine=FINE, merges=MERGES, seats=None, threshold=1, **changes):
@@ -334,7 +338,7 @@ def test_both_stages_are_those_of_the_definition(seats, hidden, inputs):
     for result in results.values():
         assert np.array_equal(result.first.opened, reference(tables, first))
         codes = {
-            owner: apply(tables[owner].astype(float), [result.merged[place] for place in first.held_by(owner)])
+            owner: recode_rows(tables[owner].astype(float), [result.merged[place] for place in first.held_by(owner)])
             for owner in task.owners
         }
         assert np.array_equal(result.second.opened, reference(codes, second))
@@ -352,7 +356,7 @@ def test_with_noise_everybody_finds_the_same_bins():
 @given(counts=st.lists(st.integers(-50, 1000), min_size=1, max_size=40), data=st.data())
 def test_every_bin_has_a_code_and_all_codes_have_a_bin(counts, data):
     bins = data.draw(st.integers(1, len(counts)))
-    ends = cuts(counts, bins)
+    ends = cut_evenly(counts, bins)
     assert (len(ends), ends[-1]) == (bins, len(counts))
     assert all(begin < end for begin, end in zip([0, *ends], ends, strict=False))
 
@@ -367,11 +371,11 @@ def test_every_bin_has_a_code_and_all_codes_have_a_bin(counts, data):
     ],
 )
 def test_bins_are_even_where_people_are_spread_and_an_atom_has_its_own(counts, bins, ends):
-    assert cuts(counts, bins) == ends
+    assert cut_evenly(counts, bins) == ends
 
 
 def test_a_code_stays_apart():
-    task = staged_task(merges=(Merge(3, apart=29), *MERGES[1:]))
+    task = staged_task(merges=(CodeMerge(3, apart=29), *MERGES[1:]))
     found = stages.simulate(codes_of(task.stages[0], 500), task, seeded(5))
     first, second = found.merged[:2]
     assert (first[29], second) == (2, (0, 1))
@@ -409,15 +413,17 @@ def test_the_first_stage_takes_the_share_that_was_asked_for(share):
 
 
 def test_the_edges_that_are_left_are_those_between_merged_bins():
-    assert merged_edges([0.0, 1.0, 2.0, 3.0, 4.0], [0, 0, 1, 2]) == (0.0, 2.0, 3.0, 4.0)
-    assert merged_edges([0.0, 1.0, 2.0], [0, 1]) == (0.0, 1.0, 2.0)
-    assert merged_edges([0.0, 1.0, 2.0], [0, 0]) == (0.0, 2.0)
+    assert merge_edges([0.0, 1.0, 2.0, 3.0, 4.0], [0, 0, 1, 2]) == (0.0, 2.0, 3.0, 4.0)
+    assert merge_edges([0.0, 1.0, 2.0], [0, 1]) == (0.0, 1.0, 2.0)
+    assert merge_edges([0.0, 1.0, 2.0], [0, 0]) == (0.0, 2.0)
 
 
 def test_the_price_of_the_second_stage_holds_for_every_way_to_merge():
     """All pairs of people with narrow codes, under random maps: none is further apart than the event says."""
     task, rng = (
-        staged_task(fine=(4, 2, 5, 3, 3), merges=(Merge(3), Merge(2), Merge(4), Merge(2), Merge(3))),
+        staged_task(
+            fine=(4, 2, 5, 3, 3), merges=(CodeMerge(3), CodeMerge(2), CodeMerge(4), CodeMerge(2), CodeMerge(3))
+        ),
         np.random.default_rng(1),
     )
     second = task.stages[1]
@@ -445,10 +451,10 @@ def test_two_stages_keep_the_contract():
     [
         ({"first": (1, 2)}, "ST486"),
         ({"merges": MERGES[:-1]}, "ST485"),
-        ({"merges": (Merge(4), *MERGES[1:])}, ("ST487", "4", "3")),
-        ({"merges": (Merge(31), *MERGES[1:])}, "ST482"),
-        ({"merges": (Merge(3, apart=30), *MERGES[1:])}, ("ST481", "30")),
-        ({"merges": (*MERGES[:3], Merge(2, apart=0), MERGES[4])}, "ST483"),
+        ({"merges": (CodeMerge(4), *MERGES[1:])}, ("ST487", "4", "3")),
+        ({"merges": (CodeMerge(31), *MERGES[1:])}, "ST482"),
+        ({"merges": (CodeMerge(3, apart=30), *MERGES[1:])}, ("ST481", "30")),
+        ({"merges": (*MERGES[:3], CodeMerge(2, apart=0), MERGES[4])}, "ST483"),
     ],
 )
 def test_what_cannot_be_merged_is_refused(changes, said):
@@ -470,18 +476,18 @@ def test_marginals_keep_the_contract():
     ("changes", "said"),
     [
         ({"asked": ()}, "ST476"),
-        ({"asked": (Asked((0,), 1), Asked((0,), 2))}, "ST477"),
-        ({"asked": (Asked((1, 0), 1),)}, "ST478"),
-        ({"asked": (Asked((0, 9), 1),)}, ("ST478", "5")),
-        ({"asked": (Asked((0,), 0),)}, ("ST479", "0")),
-        ({"asked": (Asked((0,), 1.5),)}, ("ST479", "1.5")),
-        ({"asked": (Asked((0, 2, 3), 1),)}, "ST480"),
-        ({"asked": (Asked((0, 1, 2, 3), 1),)}, "ST480"),
+        ({"asked": (MarginalQuery((0,), 1), MarginalQuery((0,), 2))}, "ST477"),
+        ({"asked": (MarginalQuery((1, 0), 1),)}, "ST478"),
+        ({"asked": (MarginalQuery((0, 9), 1),)}, ("ST478", "5")),
+        ({"asked": (MarginalQuery((0,), 0),)}, ("ST479", "0")),
+        ({"asked": (MarginalQuery((0,), 1.5),)}, ("ST479", "1.5")),
+        ({"asked": (MarginalQuery((0, 2, 3), 1),)}, "ST480"),
+        ({"asked": (MarginalQuery((0, 1, 2, 3), 1),)}, "ST480"),
         ({"label": 5}, ("ST475", "5")),
         ({"law": "discrete-laplace"}, ("ST489", "discrete-laplace")),
-        ({"coded": (Coded("o0", "a", 1),), "label": None}, ("ST474", "o0")),
-        ({"coded": (Coded("o1", "a", 2), Coded("o0", "a", 2)), "label": None}, "ST473"),
-        ({"coded": (Coded("stranger", "a", 2),), "label": None}, "ST473"),
+        ({"coded": (CodedColumn("o0", "a", 1),), "label": None}, ("ST474", "o0")),
+        ({"coded": (CodedColumn("o1", "a", 2), CodedColumn("o0", "a", 2)), "label": None}, "ST473"),
+        ({"coded": (CodedColumn("stranger", "a", 2),), "label": None}, "ST473"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(changes, said):
@@ -529,7 +535,7 @@ def test_noise_is_the_least_that_keeps_every_budget(law):
 
     everybody = dict.fromkeys(("analyst", COORDINATOR, "o0", "o1"), 2.0)
     for budgets in ({"analyst": 1.0}, {COORDINATOR: 1.0}, {"o1": 0.5, "analyst": 3.0}, everybody):
-        task = draft.calibrated(parse_budgets(budgets, 1e-5, draft.trust))
+        task = draft.calibrate(parse_budgets(budgets, 1e-5, draft.trust))
         assert kept(task, budgets)
         assert not kept(task.with_noise(task.noise * 99 // 100), budgets)
 
@@ -579,15 +585,17 @@ def test_of_two_owners_only_the_narrower_side_is_multiplied_with_the_label():
 
 def test_what_is_not_asked_for_is_neither_dealt_nor_multiplied():
     task = marginals_task([[3, 2], [4, 7], [5]], label=None)
-    few = replace(task, asked=(Asked((), 1), Asked((0,), 1), Asked((0, 2), 1), Asked((2, 3), 1)))
+    few = replace(
+        task, asked=(MarginalQuery((), 1), MarginalQuery((0,), 1), MarginalQuery((0, 2), 1), MarginalQuery((2, 3), 1))
+    )
     assert {owner: factors.names for owner, factors in few.layout.dealt.items()} == {0: ((0,),), 1: ((2,),)}
-    alone = replace(task, asked=(Asked((0, 1), 1),))
+    alone = replace(task, asked=(MarginalQuery((0, 1), 1),))
     assert alone.layout.dealt == {}
 
 
 def test_a_few_pairs_of_many_columns_are_not_computed_as_all_pairs():
     sizes = [[4] * 20, [4] * 20, [2]]
-    pairs = tuple(Asked((place, place + 20), 1) for place in range(20))
+    pairs = tuple(MarginalQuery((place, place + 20), 1) for place in range(20))
     task = replace(marginals_task(sizes, label=None), asked=pairs)
     area = sum(product.left.width * product.right.width for product in task.layout.shared)
     assert area == 20 * 9

@@ -6,15 +6,15 @@ import numpy as np
 from scipy import stats
 
 from colonnade.mpc import PRIMES, Committee
-from colonnade.mpc.fixed.arithmetic import FixedPoint
-from colonnade.mpc.fixed.binary import BitHand, BitShares, words_for
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
+from colonnade.mpc.fixed_point.shared_bits import BitEngine, BitShares, word_count
 
 from ..conftest import dealt, make as committee_of, opened
 
 
-def random_bits(hand: BitHand, bits: int, count: int) -> BitShares:
+def random_bits(hand: BitEngine, bits: int, count: int) -> BitShares:
     """Uniform bits that nobody knows: each group's own, added up."""
-    drawn = [stream.uint64((bits, words_for(count))) for _, stream in hand.common.streams]
+    drawn = [stream.uint64((bits, word_count(count))) for _, stream in hand.common.streams]
     first, *rest = hand.group_bits(drawn, count)
     for more in rest:
         first = hand.xor(first, more)
@@ -42,7 +42,7 @@ def compute(play, program, *inputs, committee=None, fraction=20, bits=30, hands=
     """Deal integer arrays, run a program of one engine on them at every seat, and open what it returns."""
 
     def seat(hand):
-        engine = FixedPoint(hand, fraction)
+        engine = FixedPointEngine(hand, fraction)
         numbers = [engine.from_shares(dealt(hand, "n0", values), (1 << bits) - 1) for values in inputs]
         found = program(engine, *numbers)
         engine.settle()

@@ -12,13 +12,13 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ProtocolError, ShareError
-from colonnade.mpc import Hand
-from colonnade.mpc.fixed import arithmetic as fixedpoint, cutting, functions
-from colonnade.mpc.fixed.arithmetic import FixedPoint
-from colonnade.mpc.fixed.binary import BitHand
-from colonnade.mpc.fixed.masks import Masks, system_for
-from colonnade.mpc.shamir import weights
-from colonnade.mpc.shares import Shares
+from colonnade.mpc import ShareEngine
+from colonnade.mpc.committee import Shares
+from colonnade.mpc.fixed_point import arithmetic as fixedpoint, functions, truncation
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
+from colonnade.mpc.fixed_point.masks import MaskSource, residue_system_for
+from colonnade.mpc.fixed_point.shared_bits import BitEngine
+from colonnade.mpc.shamir import lagrange_weights
 from tests.support.errors import raises, refused
 
 from ..conftest import listing, tampering
@@ -215,7 +215,7 @@ def test_the_primes_that_are_said_to_be_needed_are_enough(play, size, threshold,
     for function in FUNCTIONS:
         how = {"ulps": (comb(size, threshold) + 1) / 2, "roots": function is functions.inverse_sqrt}
         bits = functions.bits_needed(fraction, magnitude, **how)
-        committee = replace(make(size, threshold), system=system_for(bits, size, threshold))
+        committee = replace(make(size, threshold), system=residue_system_for(bits, size, threshold))
         check_function(play, function, values, fraction, fraction + magnitude, committee)
     opened, _, engine = compute(
         play, lambda e, x: e.multiply(x, x), values, committee=committee, fraction=fraction, bits=fraction + magnitude
@@ -339,7 +339,7 @@ IN_BLOCKS = ("product", "truncation", "comparison")
 )
 def test_what_pooled_seats_see_is_the_same_whatever_the_secret(play, monkeypatch, size, name, few):
     if few is not None:  # as of many numbers, which are opened in blocks
-        monkeypatch.setattr(cutting, "FEW", few)
+        monkeypatch.setattr(truncation, "FEW", few)
     committee, pool = (make(3), ["n1"]) if size == 3 else (make(5, 2), ["n1", "n4"])
     first, second = (views(play, WATCHED[name], secret, committee, pool) for secret in (3, 2**26 - 9))
     smallest, tests, bits = differences(first, second)
@@ -349,25 +349,25 @@ def test_what_pooled_seats_see_is_the_same_whatever_the_secret(play, monkeypatch
 
 
 def too_short(patch):
-    patch.setattr(Masks, "width", 27)
-    patch.setattr(Masks, "check", lambda *_: None)
+    patch.setattr(MaskSource, "width", 27)
+    patch.setattr(MaskSource, "check", lambda *_: None)
 
 
 def uncovered(patch):
     """Bits that no coin hides."""
-    original = FixedPoint.as_numbers
+    original = FixedPointEngine.as_numbers
 
-    class Uncovered(BitHand):
+    class Uncovered(BitEngine):
         def xor(self, left, right):
             return left
 
     def as_numbers(engine, bits):
         engine.masks.bits.__class__ = Uncovered
         found = original(engine, bits)
-        engine.masks.bits.__class__ = BitHand
+        engine.masks.bits.__class__ = BitEngine
         return found
 
-    patch.setattr(FixedPoint, "as_numbers", as_numbers)
+    patch.setattr(FixedPointEngine, "as_numbers", as_numbers)
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_whoever_changes_one_share_in_one_message_is_caught(play, size, threshol
     assert caught > len(shares) * (0.9 if size == 2 * threshold + 1 else 0.5)
 
 
-class Counting(Hand):
+class Counting(ShareEngine):
     """It counts how often it opens numbers under masks."""
 
     opened: list[int]
@@ -436,7 +436,7 @@ class Counting(Hand):
         return super().open_among_seats(shares)
 
 
-class Shifting(Hand):
+class Shifting(ShareEngine):
     """In one opening it shifts what the others will read by a small number: at twice the degree no share is spare."""
 
     which: int
@@ -458,7 +458,9 @@ class Shifting(Hand):
 
     def shifted(self, shares):
         place, points = self.committee.point(self.name) - 1, tuple(range(1, shares.degree + 2))
-        step = np.array([1000 * pow(weights(p, points, 0)[place], -1, p) % p for p in self.system.primes], dtype=float)
+        step = np.array(
+            [1000 * pow(lagrange_weights(p, points, 0)[place], -1, p) % p for p in self.system.primes], dtype=float
+        )
         values = shares.values + step.reshape(-1, *[1] * (shares.values.ndim - 1))
         return Shares(self.system.reduce(values), shares.degree)
 

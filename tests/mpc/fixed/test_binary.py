@@ -10,8 +10,8 @@ from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import ShareError
-from colonnade.mpc.fixed import circuits
-from colonnade.mpc.fixed.binary import BinaryField, BitShares, field_for, slice_bits, words_for
+from colonnade.mpc.fixed_point import circuits
+from colonnade.mpc.fixed_point.shared_bits import BinaryField, BitShares, field_for, slice_bits, word_count
 from colonnade.randomness import Stream
 from tests.support.errors import raises, refused
 
@@ -78,7 +78,7 @@ def test_a_field_has_a_point_for_every_seat():
 def test_slicing_puts_each_bit_in_its_place_and_comes_back(count, bits, seed):
     values = np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64)
     words = slice_bits(values, bits)
-    assert words.shape == (bits, words_for(count))
+    assert words.shape == (bits, word_count(count))
     assert words.dtype == np.uint64
     i, j = seed % count, seed % bits
     assert int(words[j, i // 64]) >> i % 64 & 1 == int(values[i]) >> j & 1
@@ -96,7 +96,7 @@ def test_local_work_and_products_open_to_the_plain_ones(seats, stream, size, thr
     def program(hand):
         x, y = a[hand.name], b[hand.name]
         both = hand.and_(x, y)
-        again = hand.and_(both, hand.flip(x, public))
+        again = hand.and_(both, hand.xor_public(x, public))
         mixed = hand.xor(y, x)
         out = BitShares.stack([both, again, mixed[1:3], hand.and_(x[:1], y)])
         assert (out.bits, out.degree, again.bits) == (17, threshold, 5)
@@ -232,7 +232,7 @@ ON_DIFFERENCES = ("below", "top_bit_of_difference", "lengths")
 def share(hand, values, bits):
     """Shares of known numbers: random bits, opened, and flipped to what they should be."""
     drawn = random_bits(hand, bits, len(values))
-    return hand.flip(drawn, hand.open(drawn) ^ slice_bits(values, bits))
+    return hand.xor_public(drawn, hand.open(drawn) ^ slice_bits(values, bits))
 
 
 def differences(seats, size, threshold, bits, public, secret):

@@ -14,15 +14,15 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import ProtocolError, ShareError
-from colonnade.mpc import PRIMES, Hand, ResidueSystem
-from colonnade.mpc.common import CommonKeys, groups
-from colonnade.mpc.fixed import blocks as packing, cutting, functions, masks
-from colonnade.mpc.fixed.arithmetic import FixedPoint
-from colonnade.mpc.fixed.masks import Masks
-from colonnade.mpc.packing import pack, pack_words, quarter_of
+from colonnade.mpc import PRIMES, ResidueSystem, ShareEngine
+from colonnade.mpc.committee import Shares
+from colonnade.mpc.fixed_point import functions, masks, truncation, truncation as packing
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
+from colonnade.mpc.fixed_point.masks import MaskSource
+from colonnade.mpc.messages import pack, pack_words, quarter_length
+from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
 from colonnade.mpc.residues import centred
-from colonnade.mpc.shamir import weights
-from colonnade.mpc.shares import Shares
+from colonnade.mpc.shamir import lagrange_weights
 from colonnade.randomness import Stream
 from tests.support.errors import refused
 
@@ -36,9 +36,9 @@ ALONE = [make(3, 1), make(5, 2), make(7, 3)]
 @pytest.fixture
 def blocks(monkeypatch):
     """Even few numbers are opened in blocks, of at most four numbers, twelve at a time."""
-    monkeypatch.setattr(cutting, "FEW", 0)
-    monkeypatch.setattr(cutting, "BLOCK", 4)
-    monkeypatch.setattr(cutting, "WAVE", 12)
+    monkeypatch.setattr(truncation, "FEW", 0)
+    monkeypatch.setattr(truncation, "BLOCK", 4)
+    monkeypatch.setattr(truncation, "WAVE", 12)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_comparisons_and_reciprocals_in_blocks(play, blocks, bits):
 @pytest.mark.parametrize("many", [False, True])
 def test_every_number_of_bits_can_be_cut(play, monkeypatch, many, cut):
     if many:
-        monkeypatch.setattr(cutting, "FEW", 0)
+        monkeypatch.setattr(truncation, "FEW", 0)
 
     def program(engine, x):
         return engine.truncate(engine.from_shares(x.shares, x.bound, 50), 50 - cut)
@@ -131,9 +131,9 @@ def test_a_block_in_another_form_is_refused(play, blocks, kind, change):
 def test_a_spare_share_is_compared(play, monkeypatch, few, count):
     """A number at the degree of an input is opened by more seats than needed, and a wrong share stops the study."""
     if few is not None:
-        monkeypatch.setattr(cutting, "FEW", few)
+        monkeypatch.setattr(truncation, "FEW", few)
 
-    class Wrong(Hand):
+    class Wrong(ShareEngine):
         def send_opening(self, shares, to):
             super().send_opening(Shares(np.roll(shares.values, 1, axis=1), shares.degree), to)
 
@@ -141,7 +141,7 @@ def test_a_spare_share_is_compared(play, monkeypatch, few, count):
         if engine.hand.name == "n1":
             engine.hand.__class__ = Wrong
         found = engine.truncate(x, 10)
-        engine.hand.__class__ = Hand  # the result is opened as it should be
+        engine.hand.__class__ = ShareEngine  # the result is opened as it should be
         return found
 
     refused((ShareError, ConnectionError), "SH008", compute, play, program, np.arange(count))
@@ -153,7 +153,7 @@ def test_a_number_that_a_group_knows_is_shared_by_its_factors(play, committee):
     found, threshold = {}, committee.threshold
 
     def seat(hand):
-        cutter = FixedPoint(hand, 20)._cutter
+        cutter = FixedPointEngine(hand, 20)._cutter
         for first in committee.seats:
             readers = cutter._readers(first)
             assert len(readers) == len(committee.seats) - threshold
@@ -165,7 +165,9 @@ def test_a_number_that_a_group_knows_is_shared_by_its_factors(play, committee):
         for place, prime in enumerate(committee.system.primes):
             shares = [found[first, name][place] for name in committee.seats]
             for at, due in [(0, 1), *enumerate(shares, start=1)]:
-                total = sum(w * s for w, s in zip(weights(prime, known, at), shares[: threshold + 1], strict=True))
+                total = sum(
+                    w * s for w, s in zip(lagrange_weights(prime, known, at), shares[: threshold + 1], strict=True)
+                )
                 assert (total - due) % prime == 0
 
 
@@ -180,21 +182,23 @@ def residues(values, system):
 def test_a_value_beyond_an_honest_one_and_words_that_are_no_residues_are_refused():
     system, count, offset = ResidueSystem(PRIMES[:4]), 4099, (1 << 35) - (1 << 16)
     zero, opened = np.zeros((4, count)), system.modulus // 2
-    mask = [[centred(opened * pow(weights(p, (1, 2, 3), 0)[0], -1, p) - offset, p)] * count for p in system.primes]
-    block = packing.Block(system, (zero,), np.array(mask, dtype=float), zero.copy(), slice(0, count))
+    mask = [
+        [centred(opened * pow(lagrange_weights(p, (1, 2, 3), 0)[0], -1, p) - offset, p)] * count for p in system.primes
+    ]
+    block = packing.PackedBlock(system, (zero,), np.array(mask, dtype=float), zero.copy(), slice(0, count))
     told = {2: ("shop", pack(zero, system)), 3: ("clinic", pack(zero, system))}
     refused(ShareError, "SH006", block.open, offset, 16, 35, 1, told, [1] * 4)
     told[3][1][2] = 2**32 - 1
     refused(ProtocolError, "MS007", "clinic", block.open, offset, 16, 35, 1, told, [1] * 4)
-    refused(ProtocolError, "MS007", "clinic", block.hear, told[3][1], "clinic", [1] * 4)
+    refused(ProtocolError, "MS007", "clinic", block.read_quotients, told[3][1], "clinic", [1] * 4)
 
 
 def packed(residues, system):
     """Words as they are sent of many numbers, also of few."""
     count = residues.shape[1]
-    words = np.empty((len(residues), 3 * quarter_of(count)), dtype=np.uint32)
+    words = np.empty((len(residues), 3 * quarter_length(count)), dtype=np.uint32)
     for prime, row, out in zip(system.primes, residues, words, strict=True):
-        numbers = np.zeros(4 * quarter_of(count), dtype=np.uint32)
+        numbers = np.zeros(4 * quarter_length(count), dtype=np.uint32)
         numbers[:count] = row + prime // 2
         pack_words(numbers, out)
     return words
@@ -231,7 +235,7 @@ def test_every_block_is_exact_with_all_primes_points_and_extremes(data):
     factors = [data.draw(st.sampled_from([1, -3, prime // 2, -(prime // 2)])) for prime in system.primes]
     quotients = residues([(value >> cut) - (1 << bits >> cut) for value in values], system)
     for place, prime in enumerate(system.primes):
-        of = dict(zip(points, weights(prime, tuple(points), 0), strict=True))
+        of = dict(zip(points, lagrange_weights(prime, tuple(points), 0), strict=True))
         for i, value in enumerate(values):
             rest = value - sum(of[p] * int(share[place, i]) for p, share in shares.items())
             sent[place, i] = centred(rest * pow(of[own], -1, prime), prime)
@@ -243,11 +247,11 @@ def test_every_block_is_exact_with_all_primes_points_and_extremes(data):
         one.flags.writeable = False
     told = {point: (f"seat {point}", packed(share, system)) for point, share in shares.items()}
     opens, hears = high.copy(), high.copy()
-    opener, reader = (packing.Block(system, whole, mask, kept, slice(0, count)) for kept in (opens, hears))
+    opener, reader = (packing.PackedBlock(system, whole, mask, kept, slice(0, count)) for kept in (opens, hears))
     assert np.array_equal(opener.share(offset), packed(sent, system))
     assert np.array_equal(opens, high)
     assert np.array_equal(opener.open(offset, cut, bits, own, told, factors), packed(quotients, system))
-    reader.hear(packed(quotients, system), "bank", factors)
+    reader.read_quotients(packed(quotients, system), "bank", factors)
     assert np.array_equal(opens, result)
     assert np.array_equal(hears, result)
 
@@ -259,7 +263,9 @@ def test_words_are_right_next_to_every_multiple_of_the_prime(prime):
     least, most = -(half**2) // prime + 1, half**2 // prime - 1
     multiples = np.array([least, least + 1, -1, 0, 1, most - 1, most]).repeat(5) * prime
     values = multiples - half + np.tile([-2, -1, 0, 1, 2], 7)
-    block = packing.Block(system, (values[None].astype(float),), np.zeros((1, 35)), np.zeros((1, 35)), slice(0, 35))
+    block = packing.PackedBlock(
+        system, (values[None].astype(float),), np.zeros((1, 35)), np.zeros((1, 35)), slice(0, 35)
+    )
     assert np.array_equal(block.share(0), packed(residues(values, system), system))
 
 
@@ -352,15 +358,15 @@ def opened(play, bits, count, *, primes=2, before=lambda made: None, common=lamb
     committee = make(3, 1, primes)
 
     def seat(hand):
-        hand = Hand(hand.name, committee, hand.links, common=common(hand.name))
-        made = Masks(hand)
+        hand = ShareEngine(hand.name, committee, hand.links, common=common(hand.name))
+        made = MaskSource(hand)
         noted = before(made)
         coins = made.coins(bits, count)
         for link in hand.links.values():
             link.__dict__.pop("recv", None)
         hand.send_opening(coins.numbers, committee.seats)
         numbers = hand.receive_opening((bits, count), degree=1, bound=1, own=coins.numbers)
-        return numbers, masks.unpacked(made.bits.open(coins.bits), count), noted
+        return numbers, masks.unpack_bits(made.bits.open(coins.bits), count), noted
 
     return play(committee, dict.fromkeys(committee.seats, seat))
 
@@ -385,8 +391,8 @@ def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypat
     committee, bits, count = make(size, threshold, primes), 27, 23
 
     def seat(hand):
-        made = Masks(hand)
-        mask, limbs = made._made(bits, count, zeros=zeros), made._limbs(bits)
+        made = MaskSource(hand)
+        mask, limbs = made._make_mask(bits, count, zeros=zeros), made._limbs(bits)
         assert (limbs.high.shape[1] > limbs.terms) == (primes == 16), "reduced in two passes"
         opened = []
         for shares in (mask.whole, mask.high):
@@ -409,11 +415,11 @@ def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypat
 def test_products_are_opened_under_a_whole_sharing_of_zero(size, threshold, primes):
     """Of the same limbs, masks for products and for numbers differ by a polynomial that is 0 at 0 and else uniform."""
     committee, count, degree = make(size, threshold, primes), 2000, 2 * threshold
-    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+    keys = {group: Stream.fresh().bytes(32) for group in key_groups(committee)}
 
     def masks_of(seat):
         pairs = {peer: bytes(32) for peer in committee.seats if peer != seat}  # which masks do not read
-        return Masks(Hand(seat, committee, {}, common=CommonKeys(seat, committee, keys, pairs)))
+        return MaskSource(ShareEngine(seat, committee, {}, common=CommonKeys(seat, committee, keys, pairs)))
 
     shares = []
     for seat in committee.seats:
@@ -445,7 +451,7 @@ def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
     """
     count, committee = 8000, make(3, 1, 1)
     prime = committee.system.primes[0]
-    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+    keys = {group: Stream.fresh().bytes(32) for group in key_groups(committee)}
     pairs = {frozenset(pair): Stream.fresh().bytes(32) for pair in combinations(committee.seats, 2)}
     heard = {name: [] for name in committee.seats}
 
@@ -467,7 +473,7 @@ def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
         group_bits = made.bits.group_bits
 
         def known(words, count):
-            own.extend(masks.unpacked(one, count).reshape(-1) for one in words)
+            own.extend(masks.unpack_bits(one, count).reshape(-1) for one in words)
             return group_bits(words, count)
 
         made.bits.group_bits = known

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from colonnade.mpc import PRIMES, Committee, ResidueSystem
-from colonnade.mpc.fixed.binary import BinaryField
+from colonnade.mpc.fixed_point.shared_bits import BinaryField
 from colonnade.mpc.residues import centred
-from colonnade.mpc.shamir import weights
-from colonnade.mpc.verify import bits, folding, ranges
+from colonnade.mpc.shamir import lagrange_weights
+from colonnade.mpc.verification import bit_products, inner_products, input_ranges
 from colonnade.randomness import Stream
 
 ROOT = Path(__file__).parents[3]
@@ -57,17 +57,17 @@ def test_the_chances_of_a_settlement_and_the_points_that_coins_avoid() -> None:
     assert len(rows) >= 5
     for length_text, parts, degrees, *chances in rows:
         length = int(length_text.replace(",", ""))
-        assert parts == ", ".join(map(str, folding.steps(length)))
-        assert int(degrees) == folding.degrees(length) + 1
+        assert parts == ", ".join(map(str, inner_products.steps(length)))
+        assert int(degrees) == inner_products.degrees(length) + 1
         for losses, said in enumerate(chances):
-            repeated = folding.repetitions(length, losses)
-            chance = folding.chance(length, repeated, losses)
+            repeated = inner_products.repetitions(length, losses)
+            chance = inner_products.error_chance(length, repeated, losses)
             assert said == f"{repeated}: {shown(chance)}"
-            assert chance <= folding.ERROR <= 2**-40
+            assert chance <= inner_products.ERROR <= 2**-40
     # A coin is none of the points at which values are known, and uniform on the rest: at least p - 129 points.
     assert re.search(r"q = p − 129", PAGE)
-    most = max(2 * parts for length in (16, 4096, 10**6, 10**8) for parts in folding.steps(length))
-    assert most + 1 <= 2 * folding.PARTS + 1 == 129
+    most = max(2 * parts for length in (16, 4096, 10**6, 10**8) for parts in inner_products.steps(length))
+    assert most + 1 <= 2 * inner_products.PARTS + 1 == 129
 
 
 def test_how_many_seats_may_be_lost() -> None:
@@ -75,29 +75,29 @@ def test_how_many_seats_may_be_lost() -> None:
     for size, said in zip(sizes[1:], lost[1:], strict=True):
         seats, threshold = map(int, size.split(","))
         committee = Committee(tuple(f"n{i}" for i in range(seats)), threshold, ResidueSystem(PRIMES[:3]), active=True)
-        assert committee.losses == int(said)
+        assert committee.max_losses == int(said)
         assert committee.spare == (int(said) > 0)
 
 
 def test_the_chances_of_proofs_of_inputs() -> None:
-    proof = ranges.Ranges.fitting([ranges.within(40, 2**20)], 45_000)
+    proof = input_ranges.InputRanges.fitting([input_ranges.bounded_norm(40, 2**20)], 45_000)
     rows = {row[0].split(" (")[0]: row[1:] for row in table("what passes")[1:]}
     assert rows["a cell beyond 2^b"] == rows["a bit that is none"] == ["1/2", f"{proof.projections} times"]
-    assert rows["bits that do not add up to the projections"] == ["1/p", f"{ranges.COMBINED} times"]
+    assert rows["bits that do not add up to the projections"] == ["1/p", f"{input_ranges.CHECK_REPETITIONS} times"]
     folded = proof._folding_error
     said = f"{folded.numerator}/(p − {PRIMES[-1] - folded.denominator}) each"
     assert rows["rows, or bits, that break their equations"] == [said, f"{proof.repetitions} times"]
     assert rows["all together"][0] == shown(proof.error)
     for length in (1, 4096, 45_000, 195_666, 10**6, 10**7, 10**9):
         for losses in (0, 1, 2):
-            settled = folding.chance(length, folding.repetitions(length, losses), losses)
+            settled = inner_products.error_chance(length, inner_products.repetitions(length, losses), losses)
             assert proof.error + losses * Fraction(1, 2**proof.projections) + settled < 2**-40
 
 
 def test_the_chances_of_shared_bits() -> None:
     for ands, *said in table("ANDs at a time")[1:]:
         count = int(ands.replace(",", ""))
-        assert said == [shown(bits.error(count)), shown(bits.error(count, spare=True))]
+        assert said == [shown(bit_products.error_chance(count)), shown(bit_products.error_chance(count, spare=True))]
 
 
 def test_checks_open_what_the_page_speaks_of_and_nothing_else() -> None:
@@ -131,7 +131,7 @@ def deal(rng: np.random.Generator, secret: int, degree: int, seats: int) -> dict
 def joined(shares: Mapping[int, int], prime: int = LARGE, at: int = 0) -> int:
     """The value at a point of the polynomial through these shares, as a signed number."""
     points = tuple(sorted(shares))
-    factors = weights(prime, points, at)
+    factors = lagrange_weights(prime, points, at)
     return centred(sum(factor * shares[point] for factor, point in zip(factors, points, strict=True)), prime)
 
 
@@ -359,7 +359,7 @@ def test_a_zero_test_that_is_opened_at_twice_the_degree_is_answered_last(rng: np
         shares = added(times(r, v), zero)
         known = joined(shares)
         assert known != 0
-        last = (shares[3] - known * pow(weights(LARGE, (1, 2, 3), 0)[2], -1, LARGE)) % LARGE
+        last = (shares[3] - known * pow(lagrange_weights(LARGE, (1, 2, 3), 0)[2], -1, LARGE)) % LARGE
         assert joined({1: shares[1], 2: shares[2], 3: last}) == 0
         honest = times(r, deal(rng, 0, 1, 3))
         honest[3] += 1

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from colonnade.errors import ShareError
-from colonnade.mpc import PRIMES, Hand, ResidueSystem, Shares, vocabulary
-from colonnade.mpc.common import CommonKeys
-from colonnade.mpc.fixed.binary import BinaryField, BitHand, BitShares
-from colonnade.mpc.packing import pack, unpack
-from colonnade.mpc.shamir import combine, weights
-from colonnade.mpc.verify import bits as verification, claims, folding, large_field as field
-from colonnade.mpc.verify.agreement import Agreement, Transcript
-from colonnade.mpc.verify.bits import BitClaims
-from colonnade.mpc.verify.claims import Claims
+from colonnade.message_schema import receive_message
+from colonnade.mpc import PRIMES, ResidueSystem, ShareEngine, Shares, messages
+from colonnade.mpc.fixed_point.shared_bits import BinaryField, BitEngine, BitShares
+from colonnade.mpc.messages import pack, unpack
+from colonnade.mpc.pseudorandom_sharing import CommonKeys
+from colonnade.mpc.shamir import evaluate_at, lagrange_weights
+from colonnade.mpc.verification import bit_products as verification, claims, inner_products, large_field as field
+from colonnade.mpc.verification.bit_products import BitProductClaims
+from colonnade.mpc.verification.claims import ShareClaims
+from colonnade.mpc.verification.transcript import PublicTranscript, TranscriptAgreement
 from colonnade.randomness import Stream
-from colonnade.received import received
 from tests.support.errors import refused
 
 from ..conftest import Changing, dealt, first_of, listing, make, tampering
@@ -119,7 +119,7 @@ def test_a_product_over_no_rows_is_zero_and_nothing_else_passes(play, size, thre
 # --- seats that compute something else
 
 
-class LowersAnother(Hand):
+class LowersAnother(ShareEngine):
     """It deals another number than its product share when degrees are lowered: one number, modulo one prime."""
 
     calls = 0
@@ -128,11 +128,11 @@ class LowersAnother(Hand):
     def adds(call):
         return 1
 
-    def lower(self, shares):
+    def reduce_degree(self, shares):
         values = shares.values.copy()
         values[1].reshape(-1)[0] += self.adds(self.calls)
         self.calls += 1
-        return super().lower(Shares(self.system.reduce(values), shares.degree))
+        return super().reduce_degree(Shares(self.system.reduce(values), shares.degree))
 
 
 def adding(**by_call):
@@ -143,10 +143,10 @@ def adding(**by_call):
 class FoldsWrongly(LowersAnother):
     """It helps a wrong product through by other values while the question is folded."""
 
-    def lower_residues(self, values, degree):
+    def reduce_degree_residues(self, values, degree):
         values = values.copy()
         values[1] += 1
-        return super().lower_residues(self.system.reduce(values), degree)
+        return super().reduce_degree_residues(self.system.reduce(values), degree)
 
 
 class HidesAtTheEnd(LowersAnother):
@@ -161,7 +161,7 @@ class HidesAtTheEnd(LowersAnother):
         points = {self.committee.point(seat): one for seat, one in found.items()}
         base = [point for point in sorted(points) if point != self.committee.point(self.name)][:t]
         known = [np.zeros_like(values), *(points[point] for point in base)]
-        wanted = combine(self.system, known, [0, *base], self.committee.point(self.name))
+        wanted = evaluate_at(self.system, known, [0, *base], self.committee.point(self.name))
         self.send_opening(Shares(wanted, t), self.committee.seats)
         return np.zeros_like(values)
 
@@ -174,9 +174,9 @@ class SpeaksLast(LowersAnother):
         found = self._gathered(values.shape[1:], degree, Shares(values, degree))
         if degree == 2 * self.committee.threshold:
             points = [self.committee.point(seat) for seat in self.committee.seats[: degree + 1]]
-            total = combine(self.system, [found[seat] for seat in self.committee.seats[: degree + 1]], points, 0)
+            total = evaluate_at(self.system, [found[seat] for seat in self.committee.seats[: degree + 1]], points, 0)
             for index, prime in enumerate(self.system.primes):
-                factor = pow(weights(prime, tuple(points), 0)[0], -1, prime)
+                factor = pow(lagrange_weights(prime, tuple(points), 0)[0], -1, prime)
                 values[index] -= total[index] * (factor if factor < prime // 2 else factor - prime)
             values = self.system.reduce(values)
         self.send_opening(Shares(values, degree), self.committee.seats)
@@ -214,19 +214,19 @@ def test_a_seat_that_computes_or_tells_something_else_is_caught(play, name, size
     refused(ShareError, code, play, committee(*sizes), program, {cheater: cheat})
 
 
-class HoldsBack(Claims):
+class HoldsBack(ShareClaims):
     """It sends its part of the last number to n2 only when n1 has opened: two points tell what would make it zero."""
 
     def _test_zero(self, values, lowered, repeated):
-        hand, system, shape = self._hand, self._system, values.shape[1:]
+        hand, system, shape = self._engine, self._system, values.shape[1:]
         hand.random(shape)
         drawn = system.uniform(tuple(shape), hand.common.pair_stream("n0", "n1"))  # n1 waits for nothing of this
-        first, second = (hand._received(seat, shape).values for seat in ("n1", "n2"))
-        due = vocabulary.residues("opening", tuple(shape), len(system.primes))
-        opened = unpack(received(hand.links["n1"], "n1", due)["words"], shape, system, "n1")
+        first, second = (hand._receive_share(seat, shape).values for seat in ("n1", "n2"))
+        due = messages.residues_message("opening", tuple(shape), len(system.primes))
+        opened = unpack(receive_message(hand.links["n1"], "n1", due)["words"], shape, system, "n1")
         parts, own = [], []
         for index, prime in enumerate(system.primes):
-            a, b, c = weights(prime, (1, 2, 3), 0)
+            a, b, c = lagrange_weights(prime, (1, 2, 3), 0)
             whole = [one[index].astype(np.int64).astype(object) for one in (first, second, drawn, opened)]
             here = (b * whole[0] + c * whole[1]) % prime
             secret = (2 * here - whole[3] + a * whole[2]) % prime
@@ -264,7 +264,7 @@ def test_nobody_opens_a_check_before_all_have_received(play):
 
 def test_too_much_is_not_asked_at_a_time(play):
     def program(hand):
-        x = hand.random((claims.LONGEST_ASKED // 2 + 1, 1))
+        x = hand.random((claims.LONGEST_COMBINED // 2 + 1, 1))
         square = hand.lower(hand.inner(x, x))
         asked = []
         for sides in ([x], [x], [x], [x, x]):  # the last is wrong, and too long
@@ -311,20 +311,20 @@ def test_two_promises_of_one_seat_do_not_give_two_coins(play, size, threshold):
     assert len({coin for name, coin in coins.items() if name != "n0"}) <= 1
 
 
-class Grinds(Agreement):
+class Grinds(TranscriptAgreement):
     """It says that somebody is lost whenever it dislikes a coin, which it knows before it answers."""
 
     def _exchanged(self, kind, told):
         if kind != "coin":
             return super()._exchanged(kind, told)
         others = [seat for seat in self._seats if seat != self.name]
-        answers = {seat: received(self._links[seat], seat, vocabulary.COIN) for seat in others}
+        answers = {seat: receive_message(self._links[seat], seat, messages.COIN_MESSAGE) for seat in others}
         for seat in others:
             self._links[seat].send("coin", **told, lost=1)
         return answers, False
 
 
-class DislikesCoins(Hand):
+class DislikesCoins(ShareEngine):
     @property
     def common(self):
         found = super().common
@@ -352,7 +352,7 @@ def test_an_opening_after_disagreement_shows_uniform_numbers(play, size, thresho
             return hand.zero((4000,), 2 * threshold).values
 
         found = play(seats, program)
-        total = combine(seats.system, [found[f"n{point - 1}"] for point in points], points, 0)
+        total = evaluate_at(seats.system, [found[f"n{point - 1}"] for point in points], points, 0)
         assert np.all(total == 0) == same
     assert abs(np.corrcoef(found["n0"][0], found["n1"][0])[0, 1]) < 0.1
 
@@ -379,22 +379,25 @@ def test_two_arithmetics_with_the_same_keys_draw_different_sharings_of_zero(play
 
 
 def test_the_chance_of_a_wrong_claim_is_below_two_to_the_minus_forty_for_any_length():
-    assert Fraction(1, 2**41) >= folding.ERROR
+    assert Fraction(1, 2**41) >= inner_products.ERROR
     for length in (1, 2, 64, 65, 4096, 10**10):
-        count = folding.repetitions(length)
-        assert folding.chance(length, count) <= folding.ERROR
-        assert count == 1 or folding.chance(length, count - 1) > folding.ERROR
+        count = inner_products.repetitions(length)
+        assert inner_products.error_chance(length, count) <= inner_products.ERROR
+        assert count == 1 or inner_products.error_chance(length, count - 1) > inner_products.ERROR
     # Also of what is combined ahead
-    lengths = {folding.degrees(length): length for length in range(1, claims.ASKED_LENGTH + 1)}
+    lengths = {inner_products.degrees(length): length for length in range(1, claims.COMBINED_LENGTH + 1)}
     for losses in (0, 1, 2):
-        repeated = folding.repetitions(claims.LONGEST_ASKED, losses, claims.ASKED_TIMES)
-        assert folding.chance(lengths[max(lengths)], repeated, losses, claims.ASKED_TIMES) <= folding.ERROR
+        repeated = inner_products.repetitions(claims.LONGEST_COMBINED, losses, claims.COMBINED_TIMES)
+        assert (
+            inner_products.error_chance(lengths[max(lengths)], repeated, losses, claims.COMBINED_TIMES)
+            <= inner_products.ERROR
+        )
 
 
 def test_a_transcript_tells_values_apart_that_look_alike_when_joined():
     def digest(*values):
-        transcript = Transcript()
-        transcript.note(*values)
+        transcript = PublicTranscript()
+        transcript.record(*values)
         return transcript.digest
 
     numbers = np.arange(4)
@@ -432,12 +435,12 @@ def checked(play, size, threshold, program, changed=()):
     sent = []
 
     def seat(hand):
-        common, links = CommonKeys.agree(hand.name, hand.committee, hand.links), hand.links
+        common, links = CommonKeys.exchange(hand.name, hand.committee, hand.links), hand.links
         if hand.name == "n1":
             change = listing(sent, changed)
             links = {peer: Changing(link, change) for peer, link in links.items()}
-        bits, coins = BitHand(hand.name, hand.committee, links, common), Stream(bytes(32))
-        bits.claims = BitClaims(bits, lambda: Stream(coins.bytes(32)))
+        bits, coins = BitEngine(hand.name, hand.committee, links, common), Stream(bytes(32))
+        bits.claims = BitProductClaims(bits, lambda: Stream(coins.bytes(32)))
         return program(bits)
 
     return play(make(size, threshold, PRIMES[:1]), seat), sent
@@ -526,7 +529,7 @@ def test_an_element_that_is_no_bit_tells_nothing_under_a_veil(play):
         for veiled in (False, True):
             drawn = [stream.uint64((hand.field.m if veiled else 1, 4, 100)) for _, stream in hand.common.streams]
             full = [np.concatenate([one, np.zeros((hand.field.m - len(one), 4, 100), np.uint64)]) for one in drawn]
-            told.append(hand.xor(wrong, hand.veil(full, 6400)).planes)
+            told.append(hand.xor(wrong, hand.random_elements(full, 6400)).planes)
         return hand.open(secret), *told
 
     found = checked(play, 3, 1, program)[0]

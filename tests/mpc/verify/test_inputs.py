@@ -22,16 +22,22 @@ from hypothesis import given, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
+from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, Shares
 from colonnade.mpc.residues import centred
-from colonnade.mpc.verify.folding import lagrange
-from colonnade.mpc.verify.four_squares import LARGEST, four_squares
-from colonnade.mpc.verify.inputs import InputProofs
-from colonnade.mpc.verify.prover import Prover
-from colonnade.mpc.verify.ranges import FOLDS, Ranges, exactly, one_high, smallest_idempotent, two_values, within
-from colonnade.mpc.verify.window import Window, signs
+from colonnade.mpc.verification.four_squares import LARGEST, four_squares
+from colonnade.mpc.verification.inner_products import lagrange
+from colonnade.mpc.verification.input_proofs import InputProofs, InputProver, ProofWindow, draw_signs
+from colonnade.mpc.verification.input_ranges import (
+    FOLDS,
+    InputRanges,
+    binary_columns,
+    bounded_norm,
+    exact_norm,
+    one_hot_columns,
+    smallest_idempotent,
+)
 from colonnade.randomness import Stream
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from tests.support.errors import refused
 
 
@@ -77,7 +83,7 @@ def caught(ranges, rows, prover, coins) -> list[str]:
     proofs.prover = prover
     rows = np.array(rows, dtype=object)
     try:
-        proofs.window([len(rows)], own=[rows], dealt={"a": [Shares(system.split(rows), 1)]})
+        proofs.window([len(rows)], own=[rows], dealt={"a": [Shares(system.to_residues(rows), 1)]})
     except ShareError as error:
         return [*hand.claims.wrong, "window" if "dealt bits that are none" in str(error) else str(error)]
     return hand.claims.wrong
@@ -103,7 +109,7 @@ def crt(residues, primes):
     return centred(total, modulus)
 
 
-class AnyRows(Prover):
+class AnyRows(InputProver):
     """An owner that proves any rows, also modulo the primes, as well as that can be done.
 
     It fills norms up modulo every prime if it cannot with small squares; a sum that fits no bits is said as one that
@@ -146,7 +152,7 @@ class AnyRows(Prover):
         half = 1 << (self.window.ranges.bits - 1)
         return self.bits_of(np.array(np.clip(sums, -half, half - 1), dtype=np.int64))
 
-    def help(self):
+    def help_values(self):
         """The form of what every group is at each point; its owner may take any residues for whole numbers."""
         equations, m = self.window.equations, FOLDS[0]
         padded = np.zeros((len(self.system.primes), equations.groups * m, self.whole.shape[1]))
@@ -168,22 +174,22 @@ class AnyRows(Prover):
         values = system.reduce(system.reduce(first * rows).sum(axis=3))
         return system.reduce(system.reduce(values * weights).sum(axis=2))
 
-    def help_again(self):
+    def second_help_values(self):
         equations = self.window.equations
-        self.left = equations.folded([[self.system.split(self.whole)]], self.window.point, None)
-        return np.concatenate([equations.helped_again(self.left), self.help_bits()], axis=2)
+        self.left = equations.fold_all([[self.system.split(self.whole)]], self.window.point, None)
+        return np.concatenate([equations.second_help_values(self.left), self.help_bits()], axis=2)
 
     def help_bits(self):
-        return self.window.bits.helped([self.dealt.reshape(-1, 1)])
+        return self.window.bits.help_values([self.dealt_bits.reshape(-1, 1)])
 
 
 MODULUS = prod(PRIMES[:3])
 
 
-NORM = (within(2, 10_000),)
+NORM = (bounded_norm(2, 10_000),)
 
 
-FULL = Ranges(NORM, 5)
+FULL = InputRanges(NORM, 5)
 
 
 def table(row, rows=5):
@@ -216,7 +222,7 @@ class OtherSquares(AnyRows):
         return [3, 2, 1, 0]
 
 
-class OtherSums(Prover):
+class OtherSums(InputProver):
     """It says a sum that is one off."""
 
     def bits_of(self, sums):
@@ -224,7 +230,7 @@ class OtherSums(Prover):
         return super().bits_of(sums)
 
 
-class OtherCoins(Prover):
+class OtherCoins(InputProver):
     """It takes other signs than the coins said, as if it had known them before it dealt."""
 
     def digits(self, drawn):
@@ -237,17 +243,17 @@ class OtherHelp(AnyRows):
     def four(self, value):
         return [0, 0, 0, 0]
 
-    def help(self):
+    def help_values(self):
         honest = AnyRows.__new__(AnyRows)
         honest.window, honest.system = self.window, self.system
         honest.whole = np.where(self.whole == 101, 100, self.whole)
-        return AnyRows.help(honest)
+        return AnyRows.help_values(honest)
 
 
-class NoHelp(Prover):
+class NoHelp(InputProver):
     """It deals zeros where it should help."""
 
-    def help(self):
+    def help_values(self):
         return np.zeros((len(self.window.system.primes), *self.window.shapes["help"]))
 
 
@@ -255,9 +261,9 @@ class WideBits(AnyRows):
     """It says sums that are too large by a highest bit that is none."""
 
     def said(self, sums):
-        self.dealt = super().said(sums)
+        self.dealt_bits = super().said(sums)
         bits = self.window.ranges.bits
-        digits = self.dealt.astype(np.int64).astype(object)
+        digits = self.dealt_bits.astype(np.int64).astype(object)
         shifted = sums + (1 << (bits - 1))
         for place in range(bits - 1):
             digits[place::bits] = shifted >> place & 1
@@ -281,7 +287,7 @@ class SplitBits(AnyRows):
         return self.system.join(residues, self.system.modulus // 2)
 
     def help_bits(self):
-        found = [self.window.bits.helped([rows]) for rows in self.residues]
+        found = [self.window.bits.help_values([rows]) for rows in self.residues]
         return np.stack([one[index] for index, one in enumerate(found)])
 
 
@@ -294,7 +300,7 @@ def test_a_cell_beyond_its_bound_is_caught(cell):
 
 @pytest.mark.parametrize("row", [[100, 0], [0, 0], [60, -80], [57, -57]])
 def test_what_is_within_the_bounds_passes_however_it_is_proven(row):
-    for prover in (AnyRows, Prover):
+    for prover in (AnyRows, InputProver):
         assert caught(FULL, table(row), prover, seeded(6)) == []
 
 
@@ -319,7 +325,7 @@ def test_large_cells_pass_exactly_as_often_as_the_theorem_says_and_covert_proofs
     for projections, trials in ((1, 400), (2, 400), (4, 600)):
         assert within_chance(passes(projections, trials), trials, 2.0**-projections)
     assert passes(43, 600) == 0
-    ranges, coins, trials = Ranges(NORM, 40, covert=True), seeded(8), 300
+    ranges, coins, trials = InputRanges(NORM, 40, covert=True), seeded(8), 300
     seen = sum(bool(caught(ranges, table([101, 0], 40), OtherSquares, coins)) for _ in range(trials))
     assert within_chance(seen, trials, 1 / 8)
     assert all(caught(ranges, table([100_000, 0], 40), OtherSquares, coins) for _ in range(30))
@@ -328,7 +334,7 @@ def test_large_cells_pass_exactly_as_often_as_the_theorem_says_and_covert_proofs
 def test_bits_that_differ_between_primes_are_seen_by_their_size_alone():
     assert [smallest_idempotent(PRIMES[:count]).bit_length() - 1 for count in (2, 3, 4, 5)] == [40, 61, 81, 104]
     assert smallest_idempotent((3, 5)) == 5  # 6 = 1 modulo 5, 0 modulo 3; 10 = -5
-    ranges = Ranges((within(2, 2**40),), 5)
+    ranges = InputRanges((bounded_norm(2, 2**40),), 5)
     rows = table([LARGE["half"], 0])
     assert caught(ranges, rows, AnyRows, seeded(1)) == ["zero"]
     for seed in range(3):
@@ -336,16 +342,16 @@ def test_bits_that_differ_between_primes_are_seen_by_their_size_alone():
 
 
 FLAGS = {
-    "two": (two_values(2), [2, 0]),
-    "minus one": (two_values(2), [0, -1]),
-    "a half": (two_values(2), [fraction(1, 2), 0]),
-    "one that is one modulo one prime": (two_values(2), [crt([1, 0, 0], PRIMES[:3]), 1]),
-    "none of them": (one_high(3, -1, 2), [-1, -1, -1]),
-    "two of them": (one_high(3, -1, 2), [2, 2, -1]),
-    "the norm of a code": (one_high(3, -1, 2), [1, 1, -2]),
-    "the negative": (one_high(4, -1, 3), [-3, 1, 1, 1]),
-    "a longer row": (exactly(2, 25), [3, 5]),
-    "a shorter row": (exactly(2, 25), [0, 4]),
+    "two": (binary_columns(2), [2, 0]),
+    "minus one": (binary_columns(2), [0, -1]),
+    "a half": (binary_columns(2), [fraction(1, 2), 0]),
+    "one that is one modulo one prime": (binary_columns(2), [crt([1, 0, 0], PRIMES[:3]), 1]),
+    "none of them": (one_hot_columns(3, -1, 2), [-1, -1, -1]),
+    "two of them": (one_hot_columns(3, -1, 2), [2, 2, -1]),
+    "the norm of a code": (one_hot_columns(3, -1, 2), [1, 1, -2]),
+    "the negative": (one_hot_columns(4, -1, 3), [-3, 1, 1, 1]),
+    "a longer row": (exact_norm(2, 25), [3, 5]),
+    "a shorter row": (exact_norm(2, 25), [0, 4]),
 }
 
 
@@ -363,15 +369,15 @@ class Read(AnyRows):
 def test_what_is_no_flag_and_no_code_is_caught(group, row):
     good = [3, 4] if not group.flags else [group.offset + group.scale, *[group.offset] * (group.columns - 1)]
     rows = [good] * 5
-    ranges = Ranges((group,), 5)
-    for prover in (Read, Prover):
+    ranges = InputRanges((group,), 5)
+    for prover in (Read, InputProver):
         assert caught(ranges, rows, prover, seeded(3)) == []
     assert caught(ranges, [*rows[:4], row], Read, seeded(0))
 
 
 def passes(projections, trials):
     """How often a cell of half the modulus passes: all numbers of a row get the same sign, which must always be 0."""
-    ranges, coins = Ranges(NORM, 5, projections=projections), seeded(7)
+    ranges, coins = InputRanges(NORM, 5, projections=projections), seeded(7)
     return sum(not caught(ranges, table([LARGE["half"], 0]), AnyRows, coins) for _ in range(trials))
 
 
@@ -408,7 +414,7 @@ def rows_of(rng, groups, count):
 def play_window(in_threads, groups, sizes, *, seats=(3, 1), owners="abc", seated=True, cheats=None, **how):
     """A window of all owners, who have a seat each if ``seated``; a cheat is a number of ``a`` and its prover."""
     rng = np.random.default_rng(3)
-    ranges = {name: Ranges(tuple(groups), sum(sizes), **how) for name in owners}
+    ranges = {name: InputRanges(tuple(groups), sum(sizes), **how) for name in owners}
     tables = {name: rows_of(rng, groups, sum(sizes)).astype(object) for name in ranges}
     if cheats is not None:
         tables["a"][5] = [0, cheats[0], *[0] * (len(tables["a"][5]) - 2)]
@@ -419,30 +425,30 @@ def play_window(in_threads, groups, sizes, *, seats=(3, 1), owners="abc", seated
     ends = np.cumsum([0, *sizes]).tolist()
 
     def program(name, links):
-        hand = Hand(name, committee, links)
+        hand = ShareEngine(name, committee, links)
         mine = [tables[name][a:b] for a, b in pairwise(ends)] if name in ranges else None
         dealt = {owner: [] for owner in owners}
         for at, rows in enumerate(sizes):
             own = hand.deal(mine[at]) if mine else None
-            for owner in owners if hand.seated else ():
+            for owner in owners if hand.has_seat else ():
                 shape = (rows, ranges[owner].columns)
                 dealt[owner].append(own if owner == name else hand.receive(owner, shape))
         proofs = InputProofs(hand, ranges)
         if cheats is not None and name == "a":
             proofs.prover = cheats[1]
-        proofs.window(sizes, own=mine, dealt=dealt if hand.seated else None)
-        if hand.seated:
+        proofs.window(sizes, own=mine, dealt=dealt if hand.has_seat else None)
+        if hand.has_seat:
             hand.claims.settle()
 
     in_threads({name: partial(program, name) for name in dict.fromkeys([*owners, *held])})
 
 
 GROUPS = {
-    "within": [within(5, 12_345)],
-    "one column": [within(1, 7)],
-    "no room": [within(3, 0)],
-    "codes": [one_high(4, -1, 3), one_high(2, -1, 1), two_values(1, -1, 1)],
-    "all": [within(4, 1 << 20), two_values(2), exactly(3, 49), one_high(3), within(2, 900)],
+    "within": [bounded_norm(5, 12_345)],
+    "one column": [bounded_norm(1, 7)],
+    "no room": [bounded_norm(3, 0)],
+    "codes": [one_hot_columns(4, -1, 3), one_hot_columns(2, -1, 1), binary_columns(1, -1, 1)],
+    "all": [bounded_norm(4, 1 << 20), binary_columns(2), exact_norm(3, 49), one_hot_columns(3), bounded_norm(2, 900)],
 }
 
 
@@ -464,12 +470,12 @@ def test_honest_owners_are_believed_also_without_a_seat(in_threads, groups, size
 @pytest.mark.parametrize(
     ("groups", "cheats", "how", "code"),
     [
-        ([within(5, 12_345)], (112, AnyRows), {}, "SH015"),
-        ([within(5, 12_345)], (112, AnyRows), {"seats": (5, 2), "owners": "abcde"}, "SH015"),
-        ([within(5, 12_345)], (MODULUS // 2, AnyRows), {}, "SH015"),
-        ([within(5, 12_345)], (112, AnyRows), OUTSIDE, "SH015"),
-        ([within(5, 12_345)], (MODULUS // 2, AnyRows), OUTSIDE | {"seats": (4, 1)}, "SH015"),
-        ([within(2, 2**40)], (MODULUS // 2, SplitBits), {}, "SH016"),  # it is named
+        ([bounded_norm(5, 12_345)], (112, AnyRows), {}, "SH015"),
+        ([bounded_norm(5, 12_345)], (112, AnyRows), {"seats": (5, 2), "owners": "abcde"}, "SH015"),
+        ([bounded_norm(5, 12_345)], (MODULUS // 2, AnyRows), {}, "SH015"),
+        ([bounded_norm(5, 12_345)], (112, AnyRows), OUTSIDE, "SH015"),
+        ([bounded_norm(5, 12_345)], (MODULUS // 2, AnyRows), OUTSIDE | {"seats": (4, 1)}, "SH015"),
+        ([bounded_norm(2, 2**40)], (MODULUS // 2, SplitBits), {}, "SH016"),  # it is named
     ],
 )
 def test_an_owner_that_deals_a_number_beyond_its_bound_or_bits_that_are_none_is_caught(
@@ -479,13 +485,25 @@ def test_an_owner_that_deals_a_number_beyond_its_bound_or_bits_that_are_none_is_
 
 
 def test_what_the_proof_was_not_made_for_is_refused():
-    for make in (partial(two_values, 1, 0, 0), partial(two_values, 1, 0, PRIMES[0]), partial(within, 3, -1)):
+    for make in (
+        partial(binary_columns, 1, 0, 0),
+        partial(binary_columns, 1, 0, PRIMES[0]),
+        partial(bounded_norm, 3, -1),
+    ):
         refused(CapacityError, "CA006", make)
     for primes, sizes in ((3, [6, 5]), (2, [5])):
-        refused(ValueError, "VA106", Window, ResidueSystem(PRIMES[:primes]), Ranges((within(3, 100),), 10), sizes, None)
-    refused(CapacityError, "CA007", lambda: Ranges((within(2**300, 2**51),), 10).primes)
-    window = Window(ResidueSystem(PRIMES[:3]), Ranges((within(2, 100),), 4), [4], None)
-    refused(ValueError, "VA105", Prover, window, [np.full((4, 2), 8)])
+        refused(
+            ValueError,
+            "VA106",
+            ProofWindow,
+            ResidueSystem(PRIMES[:primes]),
+            InputRanges((bounded_norm(3, 100),), 10),
+            sizes,
+            None,
+        )
+    refused(CapacityError, "CA007", lambda: InputRanges((bounded_norm(2**300, 2**51),), 10).primes)
+    window = ProofWindow(ResidueSystem(PRIMES[:3]), InputRanges((bounded_norm(2, 100),), 4), [4], None)
+    refused(ValueError, "VA105", InputProver, window, [np.full((4, 2), 8)])
     for number in (-1.0, float(LARGEST), float("nan")):
         refused(ValueError, "VA105", four_squares, np.array([1.0, number]))
 
@@ -493,7 +511,7 @@ def test_what_the_proof_was_not_made_for_is_refused():
 @pytest.mark.parametrize("squared", [1, 2**34, 2**51])
 @pytest.mark.parametrize("columns", [1, 3000])
 def test_the_arithmetic_has_room_for_what_is_proven(squared, columns):
-    ranges = Ranges.fitting([within(columns, squared), two_values(1)], 10**6)
+    ranges = InputRanges.fitting([bounded_norm(columns, squared), binary_columns(1)], 10**6)
     system = ResidueSystem.for_bound(ranges.required_bound)
     assert len(system.primes) == ranges.primes >= 3
     assert (columns + 4) * 4**ranges.bits < system.modulus - squared
@@ -507,7 +525,7 @@ def test_the_arithmetic_has_room_for_what_is_proven(squared, columns):
 
 
 def test_signs_are_zero_half_of_the_times_and_as_often_one_as_minus_one(stream):
-    found = signs(stream, 50, 4001)
+    found = draw_signs(stream, 50, 4001)
     assert found.shape == (50, 4001)
     counts = [int((found == value).sum()) for value in (-1, 0, 1)]
     assert stats.chisquare(counts, np.array([1, 2, 1]) / 4 * found.size).pvalue > 1e-9

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, ProtocolError, StudyError
-from colonnade.protocols.align import Aligning, fuzzy, similarity
+from colonnade.protocols.align import AlignmentTask, fuzzy, fuzzy as similarity
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
 from tests.support import protocols as kit
@@ -27,7 +27,7 @@ SECRET = bytes(range(32))
 DEFAULT = 0.85
 
 
-TASK = Aligning(kit.trust_of(("east", "west")), KEYS, "fuzzy", similarity=DEFAULT)
+TASK = AlignmentTask(kit.trust_of(("east", "west")), KEYS, "fuzzy", similarity=DEFAULT)
 
 
 def listed(people, keys=KEYS):

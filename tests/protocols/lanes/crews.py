@@ -13,16 +13,23 @@ import numpy as np
 import pyarrow as pa
 
 from colonnade.protocols.lanes import head
-from colonnade.protocols.lanes.arbiter import Lane
-from colonnade.protocols.lanes.crew import Closed, Done, Failed, Free, Here, Lost
-from colonnade.protocols.lanes.lane import Laned, Part, is_loss, play_lane
+from colonnade.protocols.lanes.arbiter import LaneAttempt
+from colonnade.protocols.lanes.lane import LanePart, LanePlan, is_loss, run_lane
+from colonnade.protocols.lanes.workers import (
+    CrewClosed,
+    LaneWorkerReady,
+    WorkerDone,
+    WorkerFailed,
+    WorkerFree,
+    WorkerLost,
+)
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables import Schema, number, read_table
-from colonnade.tables.keys import Key, KeyPlan, Keys
-from colonnade.wire import Room
+from colonnade.tables.keys import Key, KeyPlan, TableKeys
+from colonnade.wire import InMemoryNetwork
 from tests.support import protocols as kit
 
-Deaths = Mapping[tuple[str, Lane], int]
+Deaths = Mapping[tuple[str, LaneAttempt], int]
 """Whose worker dies in which lane, and after how many messages; at zero before it meets anybody."""
 LATE = 1 << 30
 """So many messages no lane has: the worker dies when it is done, before its head hears of that."""
@@ -45,12 +52,14 @@ class Held:
         frame = pa.table({"id": self.people, "x": np.zeros(len(self.people))})
         return read_table(frame, Schema({"x": number(0, 1)}), id="id", keys=KeyPlan((Key("id"),)))
 
-    def part(self, places: np.ndarray) -> Part:
+    def part(self, places: np.ndarray) -> LanePart:
         """The rows of one partition."""
         whole = self.table
         some = whole.take_rows(places)
-        some.keys = Keys(whole.keys.names, [whole.keys.values[place] for place in places], np.arange(len(places)), 0, 0)
-        return Part(
+        some.keys = TableKeys(
+            whole.keys.names, [whole.keys.values[place] for place in places], np.arange(len(places)), 0, 0
+        )
+        return LanePart(
             some,
             len(self.people),
             lambda rows: kit.Rows(self.values[rows.row_numbers - 1], list(rows.ids), rows.places),
@@ -61,23 +70,23 @@ class Held:
 class Lanes:
     """All rooms, what was played in them, and who dies where."""
 
-    laned: Laned
+    laned: LanePlan
     programs: Any
     deaths: Deaths = field(default_factory=dict)
-    rooms: dict[tuple[Lane, int], Room] = field(default_factory=dict)
-    results: dict[tuple[str, Lane], Any] = field(default_factory=dict)
+    rooms: dict[tuple[LaneAttempt, int], InMemoryNetwork] = field(default_factory=dict)
+    results: dict[tuple[str, LaneAttempt], Any] = field(default_factory=dict)
     """What each worker has added up, also in lanes that were lost."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def room(self, lane: Lane, hub: int) -> Room:
+    def room(self, lane: LaneAttempt, hub: int) -> InMemoryNetwork:
         with self.lock:
-            return self.rooms.setdefault((lane, hub), Room(self.laned.participants))
+            return self.rooms.setdefault((lane, hub), InMemoryNetwork(self.laned.participants))
 
 
 class Recording:
     """Programs that note what a worker has added up."""
 
-    def __init__(self, lanes: Lanes, name: str, lane: Lane) -> None:
+    def __init__(self, lanes: Lanes, name: str, lane: LaneAttempt) -> None:
         self.lanes, self.who = lanes, (name, lane)
 
     def sum_rows(self, *given: Any, **named: Any) -> Any:
@@ -91,72 +100,72 @@ class IdleCrew:
     def __init__(self, sums: Any, workers: int = 1) -> None:
         self.sums = sums
         self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.events.put(Free(workers))
+        self.events.put(WorkerFree(workers))
 
-    def begin(self, lane: Lane) -> None:
-        self.events.put(Here(lane, b"a worker"))
+    def begin(self, lane: LaneAttempt) -> None:
+        self.events.put(LaneWorkerReady(lane, b"a worker"))
 
-    def meet(self, lane: Lane, hub: int, introductions: Mapping[str, bytes]) -> None:
-        self.events.put(Done(lane, self.sums))
-        self.events.put(Free())
+    def meet(self, lane: LaneAttempt, hub: int, introductions: Mapping[str, bytes]) -> None:
+        self.events.put(WorkerDone(lane, self.sums))
+        self.events.put(WorkerFree())
 
-    def give_up(self, lane: Lane) -> None:
-        self.events.put(Free())
+    def give_up(self, lane: LaneAttempt) -> None:
+        self.events.put(WorkerFree())
 
     def event(self) -> Any:
         return self.events.get()
 
     def close(self) -> None:
-        self.events.put(Closed())
+        self.events.put(CrewClosed())
 
 
 class ThreadCrew(IdleCrew):
     """Workers of one participant."""
 
-    def __init__(self, name: str, workers: int, lanes: Lanes, part: Callable[[int], Part | None]) -> None:
+    def __init__(self, name: str, workers: int, lanes: Lanes, part: Callable[[int], LanePart | None]) -> None:
         super().__init__(None, workers)
         self.name, self.lanes, self.part = name, lanes, part
-        self.places: dict[Lane, Any] = {}
+        self.places: dict[LaneAttempt, Any] = {}
         self.threads: list[threading.Thread] = []
 
-    def begin(self, lane: Lane) -> None:
+    def begin(self, lane: LaneAttempt) -> None:
         if self.lanes.deaths.get((self.name, lane)) == 0:
-            self.events.put(Lost(lane))
-            self.events.put(Free())
+            self.events.put(WorkerLost(lane))
+            self.events.put(WorkerFree())
         else:
-            self.events.put(Here(lane, f"{self.name} in {lane}".encode()))
+            self.events.put(LaneWorkerReady(lane, f"{self.name} in {lane}".encode()))
 
-    def meet(self, lane: Lane, hub: int, introductions: Mapping[str, bytes]) -> None:
+    def meet(self, lane: LaneAttempt, hub: int, introductions: Mapping[str, bytes]) -> None:
         assert introductions == {name: f"{name} in {lane}".encode() for name in self.lanes.laned.participants}
         place = self.places[lane] = self.lanes.room(lane, hub).place(self.name)
         name = f"{self.name} in {lane}"
         self.threads.append(threading.Thread(target=self._work, args=(lane, place), name=name, daemon=True))
         self.threads[-1].start()
 
-    def give_up(self, lane: Lane) -> None:
+    def give_up(self, lane: LaneAttempt) -> None:
         if lane in self.places:
             self.places[lane].abort("its head gave this lane up")
         else:
-            self.events.put(Free())
+            self.events.put(WorkerFree())
 
     def close(self) -> None:
         for place in self.places.values():
             place.abort("its head has closed")
-        self.events.put(Closed())
+        self.events.put(CrewClosed())
 
-    def _work(self, lane: Lane, place: Any) -> None:
+    def _work(self, lane: LaneAttempt, place: Any) -> None:
         if (left := self.lanes.deaths.get((self.name, lane))) is not None:
             mortal(place, left)
         try:
             part = self.part(lane.partition)
-            played = play_lane(place, self.lanes.laned, lane, Recording(self.lanes, self.name, lane), part)
+            played = run_lane(place, self.lanes.laned, lane, Recording(self.lanes, self.name, lane), part)
         except BaseException as error:
             loss = isinstance(error, Killed) or is_loss(error)
-            self.events.put(Lost(lane) if loss else Failed(lane, error))
+            self.events.put(WorkerLost(lane) if loss else WorkerFailed(lane, error))
         else:
             assert not played.revealed
-            self.events.put(Lost(lane) if left == LATE else Done(lane, played.result))
-        self.events.put(Free())
+            self.events.put(WorkerLost(lane) if left == LATE else WorkerDone(lane, played.result))
+        self.events.put(WorkerFree())
 
 
 def mortal(place: Any, left: int) -> None:
@@ -185,7 +194,7 @@ def mortal(place: Any, left: int) -> None:
 class Study:
     """Everything of one run: who has how many workers, and what everybody holds."""
 
-    laned: Laned
+    laned: LanePlan
     programs: Any
     held: Mapping[str, Held]
     workers: Mapping[str, int] = field(default_factory=dict)
@@ -222,7 +231,7 @@ class Study:
                 thread.join(60)
                 assert not thread.is_alive()
 
-    def crew(self, name: str, part: Callable[[int], Part | None]) -> ThreadCrew:
+    def crew(self, name: str, part: Callable[[int], LanePart | None]) -> ThreadCrew:
         self.crews[name] = ThreadCrew(name, self.workers.get(name, 2), self.lanes, part)
         return self.crews[name]
 
@@ -236,7 +245,7 @@ class Study:
             places.update({p: np.flatnonzero(of == p) for p in range(spread.count)})
             return [len(places[p]) for p in range(spread.count)]
 
-        def part(partition: int) -> Part:
+        def part(partition: int) -> LanePart:
             return held.part(places[partition])
 
         def program(me: Any) -> Any:
@@ -249,11 +258,11 @@ class Study:
         return head.coordinator(me, self.laned, self.programs, crew, beat=self.beat)
 
 
-def laned(task: Any, partitions: int, **settings: Any) -> Laned:
+def laned(task: Any, partitions: int, **settings: Any) -> LanePlan:
     """A task in so many partitions, its people recognised by an id."""
     hidden = getattr(task, "hidden", False)
     aligning = kit.Aligning(task.trust, (Key("id"),), hidden=hidden, partitions=partitions, **settings)
-    return Laned(task, aligning, b"a study".ljust(32))
+    return LanePlan(task, aligning, b"a study".ljust(32))
 
 
 def common(held: Mapping[str, Held]) -> dict[str, np.ndarray]:

@@ -13,25 +13,31 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DisagreementError, PeerLost, ProtocolError, ShareError, StudyError
-from colonnade.mpc.verify.folding import IN_ALL
-from colonnade.protocols.align import join
+from colonnade.mpc.verification.inner_products import STUDY_ERROR
+from colonnade.protocols.align import private_join
+from colonnade.protocols.joint_sum.declaration import PartialSums
 from colonnade.protocols.lanes import partitions
 from colonnade.protocols.lanes.arbiter import (
     MOST_ATTEMPTS,
     MOST_LOST,
-    Again,
-    Arbiter,
-    Followed,
-    Kept,
-    Lane,
-    Meet,
-    Over,
+    EndOrder,
+    KeepOrder,
+    LaneArbiter,
+    LaneAttempt,
+    LaneFollower,
+    MeetOrder,
+    RepeatOrder,
 )
-from colonnade.protocols.lanes.crew import Done, Failed, Free, Here, Lost
 from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, filled_length
-from colonnade.protocols.lanes.workers import Workers
+from colonnade.protocols.lanes.workers import (
+    LaneWorkerReady,
+    LaneWorkers,
+    WorkerDone,
+    WorkerFailed,
+    WorkerFree,
+    WorkerLost,
+)
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.sums import Sums
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
 from tools.pages import ROOT
@@ -44,8 +50,8 @@ class Played:
 
     def __init__(self, name, partitions, workers):
         self.name, self.most = name, workers
-        self.workers = Workers(self, SimpleNamespace(name=name), partitions)
-        self.inbox, self.events, self.lanes = deque(), deque([Free(workers)]), {}
+        self.workers = LaneWorkers(self, SimpleNamespace(name=name), partitions)
+        self.inbox, self.events, self.lanes = deque(), deque([WorkerFree(workers)]), {}
 
     def begin(self, lane):
         self.lanes[lane] = "begun"
@@ -59,7 +65,7 @@ class Played:
 
     def give_up(self, lane):
         del self.lanes[lane]
-        self.events.append(Free())
+        self.events.append(WorkerFree())
 
     @property
     def moves(self):
@@ -74,12 +80,14 @@ class Played:
             self.workers.obey(self.inbox.popleft())
             return []
         if what == "event":
-            return self.workers.heard(self.events.popleft())
+            return self.workers.handle_event(self.events.popleft())
         if what == "begun" and not lost:
             self.lanes[lane] = "here"
-            return self.workers.heard(Here(lane, f"{self.name} {lane}".encode()))
+            return self.workers.handle_event(LaneWorkerReady(lane, f"{self.name} {lane}".encode()))
         self.give_up(lane)
-        return self.workers.heard(Lost(lane) if lost else Done(lane, Sums(10 * lane.partition + lane.attempt)))
+        return self.workers.handle_event(
+            WorkerLost(lane) if lost else WorkerDone(lane, PartialSums(10 * lane.partition + lane.attempt))
+        )
 
 
 def decide(arbiter, who, said):
@@ -96,7 +104,7 @@ def decide(arbiter, who, said):
     seed=st.randoms(use_true_random=False),
 )
 def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partitions, workers, losses, seed):
-    arbiter = Arbiter(NAMES, partitions, hubs=3)
+    arbiter = LaneArbiter(NAMES, partitions, hubs=3)
     heads = {name: Played(name, partitions, count) for name, count in zip(NAMES, workers, strict=True)}
     words: dict[str, deque] = {name: deque() for name in NAMES}  # on their way to the coordinator
     orders, lost, ended = [], 0, False
@@ -120,12 +128,12 @@ def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partit
         lost += loses
         words[name].extend(heads[name].step(move, loses))
     if ended:
-        attempts = [order.lane.attempt for order in orders if isinstance(order, Again)]
+        attempts = [order.lane.attempt for order in orders if isinstance(order, RepeatOrder)]
         assert max(attempts) == MOST_ATTEMPTS
         return
     assert arbiter.over
-    assert orders[-1] == Over()
-    kept = [order.lane for order in orders if isinstance(order, Kept)]
+    assert orders[-1] == EndOrder()
+    kept = [order.lane for order in orders if isinstance(order, KeepOrder)]
     assert sorted(lane.partition for lane in kept) == list(range(partitions))
     assert dict(arbiter.kept) == {lane.partition: lane.attempt for lane in kept}
     for head in heads.values():
@@ -133,7 +141,7 @@ def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partit
         assert head.workers.total.rows == sum(10 * lane.partition + lane.attempt for lane in kept)
         assert not head.lanes
         assert not head.workers._held, "what was given up or added is forgotten"
-    assert sum(isinstance(order, Again) for order in orders) <= lost
+    assert sum(isinstance(order, RepeatOrder) for order in orders) <= lost
 
 
 def meet(arbiter, lane):
@@ -143,14 +151,14 @@ def meet(arbiter, lane):
 
 
 def test_words_that_do_not_fit_are_refused():
-    lane = Lane(0)
+    lane = LaneAttempt(0)
     follow(
-        Arbiter(NAMES, 2),
+        LaneArbiter(NAMES, 2),
         [
             ("MS026", "here", "stranger", lane, b""),
-            (NO_LANE, "here", "a", Lane(2), b""),
-            (NO_LANE, "here", "a", Lane(0, 2), b""),
-            (NO_LANE, "lost", "a", Lane(0, 0)),
+            (NO_LANE, "here", "a", LaneAttempt(2), b""),
+            (NO_LANE, "here", "a", LaneAttempt(0, 2), b""),
+            (NO_LANE, "lost", "a", LaneAttempt(0, 0)),
             ("MS025", "done", "a", lane, 3),
             (None, "here", "a", lane, b""),
             ("MS033", "here", "a", lane, b"another"),
@@ -165,18 +173,18 @@ def test_words_that_do_not_fit_are_refused():
             ("MS033", "lost", "a", lane),
             ("MS033", "here", "b", lane, b""),
             # Words about a lane that was given up count once.
-            *((None, "here", name, Lane(1), b"") for name in NAMES),
-            (None, "lost", "a", Lane(1)),
-            ("MS033", "lost", "a", Lane(1)),
-            ("MS033", "done", "a", Lane(1), 4),
-            (None, "done", "b", Lane(1), 4),
-            ("MS033", "done", "b", Lane(1), 4),
+            *((None, "here", name, LaneAttempt(1), b"") for name in NAMES),
+            (None, "lost", "a", LaneAttempt(1)),
+            ("MS033", "lost", "a", LaneAttempt(1)),
+            ("MS033", "done", "a", LaneAttempt(1), 4),
+            (None, "done", "b", LaneAttempt(1), 4),
+            ("MS033", "done", "b", LaneAttempt(1), 4),
         ],
     )
 
 
 def test_results_about_different_numbers_of_people_are_refused():
-    arbiter, lane = Arbiter(NAMES, 1), Lane(0)
+    arbiter, lane = LaneArbiter(NAMES, 1), LaneAttempt(0)
     meet(arbiter, lane)
     arbiter.done("a", lane, 5)
     arbiter.done("b", lane, 6)
@@ -184,71 +192,71 @@ def test_results_about_different_numbers_of_people_are_refused():
 
 
 def test_attempts_and_losses_are_bounded():
-    arbiter = Arbiter(NAMES, 1)
+    arbiter = LaneArbiter(NAMES, 1)
     for attempt in range(1, MOST_ATTEMPTS):
-        assert arbiter.lost("a", Lane(0, attempt)) == [Again(Lane(0, attempt + 1))]
-    refused(PeerLost, "PE004", "8", arbiter.lost, "b", Lane(0, MOST_ATTEMPTS))
-    arbiter, followed = Arbiter(NAMES, 256), Followed(256)
+        assert arbiter.lost("a", LaneAttempt(0, attempt)) == [RepeatOrder(LaneAttempt(0, attempt + 1))]
+    refused(PeerLost, "PE004", "8", arbiter.lost, "b", LaneAttempt(0, MOST_ATTEMPTS))
+    arbiter, followed = LaneArbiter(NAMES, 256), LaneFollower(256)
     for partition in range(MOST_LOST):
-        for order in arbiter.lost("a", Lane(partition)):
+        for order in arbiter.lost("a", LaneAttempt(partition)):
             followed.obey(order)
-    refused(PeerLost, "PE005", "127", arbiter.lost, "a", Lane(200))
-    refused(PeerLost, "PE005", "127", followed.obey, Again(Lane(200, 2)))
+    refused(PeerLost, "PE005", "127", arbiter.lost, "a", LaneAttempt(200))
+    refused(PeerLost, "PE005", "127", followed.obey, RepeatOrder(LaneAttempt(200, 2)))
 
 
 def test_a_hub_that_loses_one_lane_after_the_other_gets_no_more():
-    arbiter, used = Arbiter(NAMES, 32, hubs=2), []
+    arbiter, used = LaneArbiter(NAMES, 32, hubs=2), []
     for partition in range(32):
-        [order] = meet(arbiter, Lane(partition))
+        [order] = meet(arbiter, LaneAttempt(partition))
         used.append(order.hub)
         if order.hub == 1:
-            arbiter.lost("a", Lane(partition))
+            arbiter.lost("a", LaneAttempt(partition))
         else:
             for name in NAMES:
-                arbiter.done(name, Lane(partition), 0)
+                arbiter.done(name, LaneAttempt(partition), 0)
     assert used == [0, 1] * 4 + [0] * 24
 
 
 def test_orders_that_do_not_fit_are_refused():
-    lane = Lane(0)
+    lane = LaneAttempt(0)
     follow(
-        Followed(2),
+        LaneFollower(2),
         [
-            (NO_LANE, "obey", Kept(Lane(2))),
-            ("MS031", "obey", Meet(lane, 0, {})),
-            ("MS032", "obey", Kept(lane)),
-            ("MS030", "obey", Again(lane)),
-            ("MS030", "obey", Again(Lane(0, 3))),
-            ("MS028", "obey", Over()),
+            (NO_LANE, "obey", KeepOrder(LaneAttempt(2))),
+            ("MS031", "obey", MeetOrder(lane, 0, {})),
+            ("MS032", "obey", KeepOrder(lane)),
+            ("MS030", "obey", RepeatOrder(lane)),
+            ("MS030", "obey", RepeatOrder(LaneAttempt(0, 3))),
+            ("MS028", "obey", EndOrder()),
             (None, "here", lane),
-            (None, "obey", Meet(lane, 0, {})),
-            ("MS031", "obey", Meet(lane, 0, {})),
+            (None, "obey", MeetOrder(lane, 0, {})),
+            ("MS031", "obey", MeetOrder(lane, 0, {})),
             (None, "done", lane),
-            (None, "obey", Kept(lane)),
-            ("MS032", "obey", Kept(lane)),
-            ("MS030", "obey", Again(Lane(0, 2))),
-            ("MS028", "obey", Over()),
-            (None, "here", Lane(1)),
-            (None, "obey", Again(Lane(1, 2))),
-            ("MS031", "obey", Meet(Lane(1), 0, {})),
-            ("MS032", "obey", Kept(Lane(1, 2))),
+            (None, "obey", KeepOrder(lane)),
+            ("MS032", "obey", KeepOrder(lane)),
+            ("MS030", "obey", RepeatOrder(LaneAttempt(0, 2))),
+            ("MS028", "obey", EndOrder()),
+            (None, "here", LaneAttempt(1)),
+            (None, "obey", RepeatOrder(LaneAttempt(1, 2))),
+            ("MS031", "obey", MeetOrder(LaneAttempt(1), 0, {})),
+            ("MS032", "obey", KeepOrder(LaneAttempt(1, 2))),
         ],
     )
 
 
 def test_a_worker_that_fails_as_it_is_stopped_ends_nothing_but_what_a_check_found_does():
     workers = Played("a", 2, 1).workers
-    workers.heard(Free(1))
+    workers.handle_event(WorkerFree(1))
     with pytest.raises(OSError, match="disk"):
-        workers.heard(Failed(Lane(0), OSError("disk")))
-    workers.obey(Again(Lane(0, 2)))
-    assert workers.heard(Failed(Lane(0), OSError("its line was cut"))) == []
+        workers.handle_event(WorkerFailed(LaneAttempt(0), OSError("disk")))
+    workers.obey(RepeatOrder(LaneAttempt(0, 2)))
+    assert workers.handle_event(WorkerFailed(LaneAttempt(0), OSError("its line was cut"))) == []
     with pytest.raises(ShareError, match="wrong claim"):
-        workers.heard(Failed(Lane(0), ShareError("wrong claim")))
+        workers.handle_event(WorkerFailed(LaneAttempt(0), ShareError("wrong claim")))
 
 
 def test_the_chance_of_the_theory_page_is_that_of_the_code():
-    assert (MOST_LOST + 1) * Fraction(IN_ALL) == Fraction(1, 2**33)
+    assert (MOST_LOST + 1) * Fraction(STUDY_ERROR) == Fraction(1, 2**33)
     page = (ROOT / "docs" / "theory" / "lanes.md").read_text(encoding="utf-8")
     for said in (f"L = {MOST_LOST} lanes", f"{MOST_ATTEMPTS} of one partition", "(L + 1) ε = 2^-33"):
         assert said in page
@@ -388,8 +396,8 @@ def test_what_partitions_tell_is_said():
 @pytest.mark.parametrize("people", [1, 4])
 def test_a_false_verdict_is_refused_in_the_same_words_whatever_a_part_holds(people, monkeypatch):
     """The coordinator cannot find out by it how many people of an owner a partition has."""
-    real = join.coordinator_joins
-    monkeypatch.setattr(join, "coordinator_joins", lambda *given: real(*given) + 3)
+    real = private_join.coordinator_joins
+    monkeypatch.setattr(private_join, "coordinator_joins", lambda *given: real(*given) + 3)
     task = kit.align_task(("a", "b"), mode="helper", partitions=8)
     keys = {"a": kit.keys_of(f"{n}" for n in range(people)), "b": kit.keys_of(["y"])}
     refused(ProtocolError, "MS*", "not about those who were matched", aligned, task, keys, {"a": 30, "b": 30})

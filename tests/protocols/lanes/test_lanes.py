@@ -21,16 +21,16 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.kinds.polynomial import programs as polynomial
-from colonnade.kinds.tables.marginals import programs as marginals
-from colonnade.mpc.shamir import interpolate
+from colonnade.kinds.tables import programs as marginals
+from colonnade.mpc.shamir import reconstruct
 from colonnade.protocols.lanes import head, lane
-from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, Lane
-from colonnade.protocols.lanes.lane import Laned, LaneTask, play_lane, why_not
+from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, LaneAttempt
+from colonnade.protocols.lanes.lane import LanePlan, LaneTask, run_lane, why_no_lanes
 from colonnade.protocols.lanes.partitions import Partitions
-from colonnade.protocols.lanes.workers import Workers, _digest
+from colonnade.protocols.lanes.workers import LaneWorkers, _digest
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import spare
+from colonnade.protocols.session import spare_owners
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
 
@@ -103,7 +103,7 @@ def test_sums_are_those_of_the_plain_join_whoever_dies(which, data, partitions, 
     modes = ["helper"] if getattr(task, "hidden", False) else ["helper", "helper", "dh"]
     plan = laned(task, partitions, mode=data.draw(st.sampled_from(modes)))
     workers = {name: data.draw(st.integers(1, 3)) for name in plan.participants}
-    lanes = st.builds(Lane, st.integers(0, partitions - 1), st.integers(1, 3))
+    lanes = st.builds(LaneAttempt, st.integers(0, partitions - 1), st.integers(1, 3))
     dying = st.dictionaries(st.tuples(st.sampled_from(plan.participants), lanes), st.integers(0, 60), max_size=4)
     held = held_of(task, np.random.default_rng(seed), people, 0.8)
     study = Study(plan, programs, held, workers, data.draw(dying))
@@ -137,22 +137,22 @@ def test_signs_of_life_are_no_orders():
 @pytest.mark.parametrize("checked", [False, True], ids=["plain", "active"])
 def test_shares_of_two_attempts_differ_and_are_of_the_same_sums(checked):
     """A worker dies when it is done, so that all seats have shares of both attempts; mixed, they are of nothing."""
-    study = small(2, checked=checked, deaths={("o1", Lane(0)): LATE})
+    study = small(2, checked=checked, deaths={("o1", LaneAttempt(0)): LATE})
     assert np.array_equal(released(study), plain(study))
     task, seats = study.laned.task, study.laned.task.committee.seats
-    found = [{seat: study.lanes.results[seat, Lane(0, attempt)].shares for seat in seats} for attempt in (1, 2)]
+    found = [{seat: study.lanes.results[seat, LaneAttempt(0, attempt)].shares for seat in seats} for attempt in (1, 2)]
     assert all(not np.array_equal(found[0][seat].values, found[1][seat].values) for seat in seats)
     sums = []
     for shares in (*found, {**found[0], "o1": found[1]["o1"]}):
         points = {task.committee.point(seat): shares[seat].values for seat in list(shares)[: task.opened_degree + 1]}
-        sums.append(interpolate(task.committee.system, points, task.opened_degree))
+        sums.append(reconstruct(task.committee.system, points, task.opened_degree))
     assert np.array_equal(sums[0], sums[1])
     assert not np.array_equal(sums[0], sums[2])
 
 
 def test_every_attempt_is_aligned_in_a_context_of_its_own(monkeypatch):
     """A message of one run of ``ot`` must be no message of another."""
-    study, real, runs = small(2, deaths={("o1", Lane(0)): LATE}), lane.align.owner, []
+    study, real, runs = small(2, deaths={("o1", LaneAttempt(0)): LATE}), lane.align.owner, []
 
     def noted(me, keys, aligning, *, run, people):
         runs.append((me.name, run))
@@ -160,7 +160,7 @@ def test_every_attempt_is_aligned_in_a_context_of_its_own(monkeypatch):
 
     monkeypatch.setattr(lane.align, "owner", noted)
     study.results()
-    contexts = [study.laned.run_of(each) for each in (Lane(0), Lane(0, 2), Lane(1))]
+    contexts = [study.laned.run_of(each) for each in (LaneAttempt(0), LaneAttempt(0, 2), LaneAttempt(1))]
     assert sorted(runs) == sorted((name, run) for name in study.laned.task.owners for run in contexts)
     assert len({*contexts, study.laned.run}) == 4
 
@@ -182,7 +182,7 @@ def ends(study, kind, said="", who=None, **changed):
 
 def held_otherwise(monkeypatch, who, partition, attempt=0, workers=None):
     """Let one head believe that another attempt of a partition counts, or one of other workers."""
-    real = Workers.what_counts
+    real = LaneWorkers.what_counts
 
     def other(self):
         if self._hand.name == who:
@@ -190,7 +190,7 @@ def held_otherwise(monkeypatch, who, partition, attempt=0, workers=None):
             self._kept_with[partition] = workers or self._kept_with[partition]
         return real.fget(self)
 
-    monkeypatch.setattr(Workers, "what_counts", property(other))
+    monkeypatch.setattr(LaneWorkers, "what_counts", property(other))
 
 
 NO_SEAT = kit.moments_task((1, 2, 1, 1), ("o3", "o1", COORDINATOR))
@@ -240,7 +240,7 @@ class WrongClaims(Opening):
     @staticmethod
     def sum_rows(me, summing, task, table=None, *, part=False):
         sums = moments.sum_rows(me, summing, task, table, part=part)
-        if me.hand.seated and sums.rows:
+        if me.hand.has_seat and sums.rows:
             summing.hand.claims.zero(sums.shares)
         return sums
 
@@ -257,13 +257,13 @@ def test_nothing_is_revealed_in_a_lane_and_what_is_no_loss_ends_the_study_for_al
 
 def test_no_seat_of_a_lane_is_spare_and_no_opening_is_planned_in_it():
     task = kit.moments_task((1, 1, 1, 1))
-    assert spare(task) == task.owners
-    assert spare(LaneTask.of(task)) == ()
+    assert spare_owners(task) == task.owners
+    assert spare_owners(LaneTask.of(task)) == ()
     assert LaneTask.of(task).openings == {}
 
 
 def test_losses_that_cannot_be_made_good_end_the_study(monkeypatch):
-    always = {("o2", Lane(1, attempt)): 3 for attempt in range(1, MOST_ATTEMPTS + 1)}
+    always = {("o2", LaneAttempt(1, attempt)): 3 for attempt in range(1, MOST_ATTEMPTS + 1)}
     assert "8 times" in str(ends(small(deaths=always), PeerLost)[COORDINATOR])
 
     def gone(me):
@@ -356,9 +356,9 @@ def test_owners_with_other_rules_of_partitions_stop_before_any_lane():
 
 OUT_OF_TURN = {
     "ended before": [("over",)],
-    "nobody has met": [("done", Lane(1), 7)],
-    "that there is not": [("here", Lane(1, 2))],
-    "said all before": [("lost", Lane(0)), ("lost", Lane(0))],
+    "nobody has met": [("done", LaneAttempt(1), 7)],
+    "that there is not": [("here", LaneAttempt(1, 2))],
+    "said all before": [("lost", LaneAttempt(0)), ("lost", LaneAttempt(0))],
 }
 
 
@@ -377,9 +377,9 @@ def test_an_owner_whose_words_do_not_fit_ends_the_study(said):
 ORDER = {"what": "meet", "partition": 0, "attempt": 1, "hub": 0, "workers": [b""] * 4}
 UNFITTING = {
     "ended before": ("over", None),
-    "does not hold": ("kept", Lane(0)),
-    "was not lost": ("again", Lane(1, 3)),
-    "not ready": ("meet", Lane(3)),
+    "does not hold": ("kept", LaneAttempt(0)),
+    "was not lost": ("again", LaneAttempt(1, 3)),
+    "not ready": ("meet", LaneAttempt(3)),
 }
 
 
@@ -403,7 +403,7 @@ def test_a_hub_that_the_study_does_not_name_is_refused():
 
 def keeps_for_some(link, what, introductions):
     """It tells o0 that a lane is lost, which the others are told is kept: nobody waits, and nothing is opened."""
-    return {"kept": ("again", Lane(0, 2)), "over": ("still", None)}.get(what)
+    return {"kept": ("again", LaneAttempt(0, 2)), "over": ("still", None)}.get(what)
 
 
 def introduces_another(link, what, introductions):
@@ -475,12 +475,12 @@ def test_a_long_split_hears_that_the_study_has_ended():
     ],
 )
 def test_other_tasks_say_why_not(task, why):
-    assert why in why_not(task())
-    refused(StudyError, "ST455", Laned, task(), kit.align_task(("a", "b"), partitions=2), bytes(32))
+    assert why in why_no_lanes(task())
+    refused(StudyError, "ST455", LanePlan, task(), kit.align_task(("a", "b"), partitions=2), bytes(32))
 
 
 def test_what_makes_no_sense_is_refused():
     refused(StudyError, "ST429", laned, kit.moments_task((1, 1)), 2, mode="fuzzy")
-    refused(ValueError, "VA136", play_lane, kit.Room(["o0"]).place("o0"), small().laned, Lane(0), moments)
+    refused(ValueError, "VA136", run_lane, kit.Room(["o0"]).place("o0"), small().laned, LaneAttempt(0), moments)
     with raises(ValueError, "VA138"):
-        Workers(None, None, 2).total  # noqa: B018
+        LaneWorkers(None, None, 2).total  # noqa: B018

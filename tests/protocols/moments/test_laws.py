@@ -12,15 +12,13 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
-from colonnade.privacy.additive import laplace_reach
-from colonnade.privacy.noise.laws import Laplace, Polya
-from colonnade.privacy.noise.strips import strips
-from colonnade.privacy.observers import most_known
+from colonnade.privacy.noise.mass_functions import LaplaceMass, PolyaMass
+from colonnade.privacy.noise.strip_sampler import strip_table
+from colonnade.privacy.noise_laws import laplace_reach
+from colonnade.privacy.observers import largest_known_noise
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.protection import with_own_budgets
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Block, protection
+from colonnade.protocols.moments.programs import OwnMoments
+from colonnade.protocols.moments.task import ColumnBlock, NoisyMoments, protection, with_own_budgets
 from tests.support.errors import raises, refused
 from tests.support.protocols import (
     LAWS,
@@ -40,7 +38,7 @@ TASKS = {
 
 
 def total_noise(task, draws, stream):
-    return np.array([sum(moments.noise_share(task, stream) for _ in task.owners) for _ in range(draws)])
+    return np.array([sum(moments.sample_noise_share(task, stream) for _ in task.owners) for _ in range(draws)])
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
@@ -103,8 +101,8 @@ def test_owners_who_named_their_noise_get_the_larger_of_two():
 @given(st.integers(1, 2**50), st.sampled_from([1, 1, 2, 3, 9]))
 def test_no_draw_exceeds_the_reach(scale, parts):
     exact = Fraction(scale)
-    law = Laplace(exact) if parts == 1 else Polya(exact, parts)
-    assert strips(law).end - 1 <= laplace_reach(scale) < 2 * strips(law).end
+    law = LaplaceMass(exact) if parts == 1 else PolyaMass(exact, parts)
+    assert strip_table(law).end - 1 <= laplace_reach(scale) < 2 * strip_table(law).end
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -122,7 +120,7 @@ def test_the_bound_covers_data_and_noise(law, stream):
 
 def test_laplace_rows_outside_the_radii_become_zero(stream):
     task = make_task("discrete-laplace")
-    own = OwnBlock(task, "o1")
+    own = OwnMoments(task, "o1")
     fine = [1.0, 0.5, 0.0, 1.0]
     rows = np.array([fine, [1.01, 0, 0, 0], [0, 0.6, 0, 0], [0, 0, 0.6, 0.6], [0, 0, -0.6, 0.6]])
     whole = own.quantise(rows, stream)
@@ -139,7 +137,7 @@ def test_legitimate_rows_are_never_lost_to_rounding(seed, gamma):
     task = make_task("discrete-laplace", gamma=gamma, constant=1)
     rows = random_rows(rng, 50)
     rows[:, 0] = rng.choice([-1.0, 1.0, rng.uniform(-1, 1)], 50)
-    whole = OwnBlock(task, "o0").quantise(rows, moments.Stream.fresh())
+    whole = OwnMoments(task, "o0").quantise(rows, moments.Stream.fresh())
     assert whole[:, 2:].sum(axis=1).tolist() == [gamma] * 50
 
 
@@ -206,8 +204,8 @@ def test_an_owner_of_most_columns_learns_less():
 def test_calibrated_noise_keeps_the_budgets_and_no_less_would(law):
     task = make_task(law)
     budgets = parse_budgets(0.5, 1e-6, task.trust)
-    draft = replace(task, known=most_known(task.trust, budgets))
-    found = draft.calibrated(budgets)
+    draft = replace(task, known=largest_known_noise(task.trust, budgets))
+    found = draft.calibrate(budgets)
     assert found.noise % found.additive.parts == 0
 
     def worst(noise):
@@ -231,7 +229,7 @@ def test_laplace_noise_is_pure_and_costs_its_scale():
 
 
 def test_what_makes_no_sense_is_refused():
-    shapeless = make_task("discrete-laplace", blocks=(*make_task().blocks[:2], Block("o2", ("x",), 1.0)))
+    shapeless = make_task("discrete-laplace", blocks=(*make_task().blocks[:2], ColumnBlock("o2", ("x",), 1.0)))
     named = make_task("discrete-laplace", noise=11, own_noise=OWN)
     for attempt, code in (
         (lambda: shapeless.limits, "PR131"),
@@ -239,7 +237,7 @@ def test_what_makes_no_sense_is_refused():
         (lambda: make_task("skellam", noise=11, own_noise=OWN), "PR133"),
         (lambda: make_task("discrete-laplace", noise=12, own_noise=OWN), "PR133"),
         (lambda: named.event, "PR134"),
-        (lambda: named.calibrated(parse_budgets(1.0, 1e-5)), "PR135"),
+        (lambda: named.calibrate(parse_budgets(1.0, 1e-5)), "PR135"),
     ):
         refused(PrivacyError, code, attempt)
 

@@ -15,20 +15,18 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, StudyError
-from colonnade.mpc import Hand, Shares, vocabulary
+from colonnade.message_schema import receive_message
+from colonnade.mpc import ShareEngine, Shares, messages as vocabulary
 from colonnade.privacy import Observer, Trust, epsilon, views
 from colonnade.protocols import roles
-from colonnade.protocols.joint_sum.seats import PartedSeat
+from colonnade.protocols.joint_sum.seats import ReplicatedSumSeat
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.protection import with_own_budgets
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Block, Moments, protection
+from colonnade.protocols.moments.programs import OwnMoments
+from colonnade.protocols.moments.task import ColumnBlock, Moments, NoisyMoments, protection, with_own_budgets
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.rows import digest
-from colonnade.received import received
 from colonnade.tables.ids import Ids
-from colonnade.tables.places import Places
+from colonnade.tables.slots import RowSlots
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
 from tests.support.protocols import (
@@ -137,7 +135,7 @@ def test_a_seat_is_told_uniform_numbers(exact, monkeypatch):
     """The same rows many times: what a seat receives of them is uniform, and the parts of two seats are the rows."""
     task = make_task([1, 1, 1], block_rows=5000, rows_at_most=10_000, gamma=64)
     seen: dict[tuple[str, str], np.ndarray] = {}
-    receive = Hand.receive
+    receive = ShareEngine.receive
 
     def watched(hand, dealer, shape, **how):
         found = receive(hand, dealer, shape, **how)
@@ -145,7 +143,7 @@ def test_a_seat_is_told_uniform_numbers(exact, monkeypatch):
             seen[hand.name, dealer] = found.values
         return found
 
-    monkeypatch.setattr(Hand, "receive", watched)
+    monkeypatch.setattr(ShareEngine, "receive", watched)
     execute(task, {name: np.full((4000, 1), 0.5) for name in task.owners})
     system = task.committee.system
     assert len(seen) == 6
@@ -161,13 +159,15 @@ def test_a_seat_is_told_uniform_numbers(exact, monkeypatch):
 def test_no_seat_is_idle(exact, monkeypatch):
     """Without what one seat adds, the opened numbers are others."""
     task = make_task([2, 2, 2])
-    add = PartedSeat._sum
+    add = ReplicatedSumSeat._sum
     for lazy in task.owners:
-        monkeypatch.setattr(PartedSeat, "_sum", lambda seat, due, lazy=lazy: seat.me.name == lazy or add(seat, due))
+        monkeypatch.setattr(
+            ReplicatedSumSeat, "_sum", lambda seat, due, lazy=lazy: seat.me.name == lazy or add(seat, due)
+        )
         refused(Exception, "SH005", execute, task, tables_of(task, 30, 1))
 
 
-class DealsNoiseLate(Hand):
+class DealsNoiseLate(ShareEngine):
     """It deals its noise to the last seat only when another one has opened, so that it would choose the result."""
 
     entries = 0
@@ -180,7 +180,9 @@ class DealsNoiseLate(Hand):
 
     def send_opening(self, shares, to):
         if self.name == "o0" and hasattr(self, "drawn"):
-            received(self.links["o1"], "o1", vocabulary.residues("opening", shares.shape, len(self.system.primes)))
+            receive_message(
+                self.links["o1"], "o1", vocabulary.residues_message("opening", shares.shape, len(self.system.primes))
+            )
             raise AssertionError("it has seen the release before it dealt its noise")
         super().send_opening(shares, to)
 
@@ -188,7 +190,7 @@ class DealsNoiseLate(Hand):
 def test_nobody_sees_the_release_before_it_has_dealt_its_noise(monkeypatch):
     task = kit.active(make_task())
     monkeypatch.setattr(DealsNoiseLate, "entries", task.entries)
-    monkeypatch.setattr(roles, "Hand", DealsNoiseLate)
+    monkeypatch.setattr(roles, "ShareEngine", DealsNoiseLate)
     with pytest.raises((ColonnadeError, ExceptionGroup)) as caught:
         execute(task, tables_of(task, 30, 1))
     assert "it has seen the release" not in str(caught.value)
@@ -198,7 +200,7 @@ def test_nobody_sees_the_release_before_it_has_dealt_its_noise(monkeypatch):
 def test_an_owner_draws_one_share_of_the_noise(stream, widths):
     """Sk(mu/P) has variance 2 mu/P: on the diagonal once, above it twice. Each entry has noise of its own."""
     task = make_task(widths, noise=10**6)
-    draws = np.array([moments.noise_share(task, stream) for _ in range(800)], dtype=float)
+    draws = np.array([moments.sample_noise_share(task, stream) for _ in range(800)], dtype=float)
     on, share = task.weights == 1, 2 * task.noise / len(task.owners)
     assert np.count_nonzero(on) == task.width
     assert np.mean(draws[:, on] ** 2) == pytest.approx(share, rel=0.05)
@@ -226,7 +228,7 @@ def test_moments_are_read_back_in_the_units_of_the_columns():
 
 def test_a_row_beyond_the_bound_cannot_enter(stream):
     task = make_task([3, 3])
-    own = OwnBlock(task, "o0")
+    own = OwnMoments(task, "o0")
     whole = own.quantise(np.array([[0.5, 0.5, 0.5], [9.0, 0.0, 0.0]]), stream)
     assert np.all((whole**2).sum(axis=1) <= own.limit)
     assert np.any(whole[0] != 0)
@@ -323,7 +325,7 @@ TOKEN = bytes(16)
 
 def placed(values, slots, size):
     """Encoded rows in slots, as a table would give them."""
-    return kit.Rows(values, places=Places(np.asarray(slots, dtype=np.int64), size, TOKEN))
+    return kit.Rows(values, places=RowSlots(np.asarray(slots, dtype=np.int64), size, TOKEN))
 
 
 def random_tables(task, size, chance, seed):
@@ -479,7 +481,7 @@ def test_one_persons_records_move_each_release_by_no_more_than_it_says(seed):
         change = np.abs(opened_of(task, held) - opened_of(task, changed))
         for event, here in zip(task.events, task.opened_together, strict=True):
             assert change[here].sum() <= event.replace_l1
-            if not task.laplace:
+            if not task.pure:
                 assert (change.astype(object) ** 2 // task.weights).sum() <= event.replace_l2_squared
 
 
@@ -491,7 +493,10 @@ def test_what_an_owner_holds_itself_does_not_stay_the_same(law):
     o1 moves little. Hidden, o1 decides which of o0's rows take part, and that moves nearly everything.
     """
     names, wide = ("o0", "o1", "o2"), ((1, Fraction(4)),) * 2
-    blocks = (Block("o0", ("a", "b"), 4.0, wide), *(Block(n, ("c",), 1.0, ((1, Fraction(1)),)) for n in names[1:]))
+    blocks = (
+        ColumnBlock("o0", ("a", "b"), 4.0, wide),
+        *(ColumnBlock(n, ("c",), 1.0, ((1, Fraction(1)),)) for n in names[1:]),
+    )
     hidden = Moments(blocks, Trust(names, names, 1), 64, 1, 1000, noise=30, law=law, hidden=True)
     known = replace(hidden, hidden=False)
     (owner, l1, square), *_ = known.event.others
@@ -508,7 +513,7 @@ def test_what_an_owner_holds_itself_does_not_stay_the_same(law):
         assert moved > 0.9 * 2 * 256**4
     # So the same noise costs o0 a smaller epsilon where it knows who takes part, and hidden it costs as a person does.
     noise = 10**6 if law == "discrete-laplace" else 3 * 10**10
-    loud = [replace(task, noise=noise, known=int(task.laplace)) for task in (known, hidden)]
+    loud = [replace(task, noise=noise, known=int(task.pure)) for task in (known, hidden)]
     seen = [epsilon(views(task.events, Observer.party("o0"), task.trust), 1e-6).epsilon for task in loud]
     assert seen[0] < 0.8 * seen[1]
 

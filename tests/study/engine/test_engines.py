@@ -16,10 +16,9 @@ import pytest
 
 from colonnade.errors import EngineError
 from colonnade.randomness import Stream
-from colonnade.study.engine.contract import Gone, Said, pickled
-from colonnade.study.engine.on_ray import OnRay
-from colonnade.study.engine.processes import Processes
-from colonnade.study.engine.ray_connection import LOCAL
+from colonnade.study.engine.base import WorkerLoss, WorkerMessage, pickle_value
+from colonnade.study.engine.processes import ProcessEngine
+from colonnade.study.engine.ray_actors import LOCAL, RayEngine
 from colonnade.wire import Identity
 from tests.study.engine.roles import Unreadable
 from tests.support.errors import raises
@@ -35,7 +34,7 @@ def engine(request, forks):
     """Two workers, for all tests here: what one test ends, it replaces."""
     if request.param == "ray" and importlib.util.find_spec("ray") is None:
         pytest.skip("could not import 'ray'")
-    found = Processes(MEMORY, forks) if request.param == "processes" else OnRay(LOCAL, MEMORY, PATIENCE)
+    found = ProcessEngine(MEMORY, forks) if request.param == "processes" else RayEngine(LOCAL, MEMORY, PATIENCE)
     with found:
         found.start(COUNTER, (40,), 2)
         yield found
@@ -58,7 +57,7 @@ def heard(engine):
 def told(engine, worker, *command):
     engine.send(worker, command)
     event = heard(engine)
-    assert isinstance(event, Said), event
+    assert isinstance(event, WorkerMessage), event
     assert event.worker == worker
     return event.value
 
@@ -66,7 +65,7 @@ def told(engine, worker, *command):
 def gone(engine, workers, place):
     """The loss of a worker, in whose place another one is put, who knows nothing of it."""
     event = heard(engine)
-    assert isinstance(event, Gone)
+    assert isinstance(event, WorkerLoss)
     assert event.worker == workers[place]
     engine.send(event.worker, ("add", 1))  # nobody is there
     workers[place] = engine.replace(event.worker)
@@ -98,10 +97,10 @@ def test_workers_keep_their_state_apart(engine, workers):
 
 def test_words_come_in_order_and_arrays_come_whole(engine, workers):
     engine.send(workers[0], ("say", 200))
-    assert [heard(engine) for _ in range(200)] == [Said(workers[0], value) for value in range(200)]
+    assert [heard(engine) for _ in range(200)] == [WorkerMessage(workers[0], value) for value in range(200)]
     for number in range(100):
         engine.send(workers[1], ("add", number))
-    totals = [Said(workers[1], 40 + number * (number + 1) // 2) for number in range(100)]
+    totals = [WorkerMessage(workers[1], 40 + number * (number + 1) // 2) for number in range(100)]
     assert [heard(engine) for _ in range(100)] == totals
     assert told(engine, workers[1], "add", -4950) == 40
     found = told(engine, workers[0], np.arange, 10**6)
@@ -138,18 +137,18 @@ def test_an_error_in_a_worker_is_told_without_data(engine, workers):
     assert "ValueError in roles.py" in event.why
     assert "77" not in event.why
     engine.send(workers[0], (Unreadable,))
-    assert heard(engine) == Gone(workers[0], "what it said cannot be read by its head (ValueError)", "raised")
+    assert heard(engine) == WorkerLoss(workers[0], "what it said cannot be read by its head (ValueError)", "raised")
     workers[0] = engine.replace(workers[0])
 
 
 def test_a_worker_that_cannot_begin_is_told_as_such(engine, workers, monkeypatch):
-    if not isinstance(engine, OnRay):
+    if not isinstance(engine, RayEngine):
         pytest.skip("a process is forked from its head's own modules")
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_birth", b"of another version")
         workers[0] = engine.replace(workers[0])
         event = heard(engine)
-    assert isinstance(event, Gone)
+    assert isinstance(event, WorkerLoss)
     assert (event.worker, event.cause) == (workers[0], "raised")
     assert "install the same Colonnade" in event.why
     workers[0] = engine.replace(workers[0])
@@ -159,9 +158,9 @@ def test_a_worker_that_cannot_begin_is_told_as_such(engine, workers, monkeypatch
 def test_a_worker_that_needs_too_much_memory_is_ended(engine, workers):
     engine.send(workers[0], ("eat", MEMORY))  # beside what its modules take
     event = heard(engine)
-    if isinstance(event, Said):  # it had all of it before anybody looked
+    if isinstance(event, WorkerMessage):  # it had all of it before anybody looked
         event = heard(engine)
-    assert isinstance(event, Gone)
+    assert isinstance(event, WorkerLoss)
     assert (event.worker, event.cause) == (workers[0], "memory")
     assert "500 MB" in event.why
     workers[0] = engine.replace(workers[0])
@@ -176,7 +175,7 @@ def test_what_cannot_be_pickled_is_refused_and_the_worker_goes_on(engine, worker
         engine.start(COUNTER)
 
 
-@pytest.mark.parametrize("kind", [Processes, OnRay])
+@pytest.mark.parametrize("kind", [ProcessEngine, RayEngine])
 def test_an_engine_without_workers_can_be_stopped_and_replaces_nobody(kind):
     found = kind()
     with raises(EngineError, "EN003|EN009"):
@@ -193,10 +192,10 @@ def test_keys_and_coins_are_never_sent():
     identity = Identity.create("bank")
     for secret in (Stream.fresh(), identity, identity.issue_connection_certificate(), {"deep": [Stream.fresh()]}):
         with raises(EngineError, "EN001") as caught:
-            pickled(secret, "an argument")
+            pickle_value(secret, "an argument")
         assert type(secret).__name__ in str(caught.value)
     with raises(EngineError, "EN001"):
-        Processes().start(COUNTER, (Stream.fresh(),), 1)
+        ProcessEngine().start(COUNTER, (Stream.fresh(),), 1)
 
 
 # --- processes of this machine: none outlives its head, and none is left behind
@@ -238,12 +237,12 @@ def test_workers_end_with_their_head_however_it_ends():
 def test_workers_are_forked_tell_how_they_were_ended_leave_no_zombie_and_nothing_is_said_after_the_end(forks):
     forks.prepare()
     before = len(os.listdir("/proc/self/fd"))
-    engine = Processes(forks=forks)
+    engine = ProcessEngine(forks=forks)
     workers = engine.start(COUNTER, (), 4)
     pids = [told(engine, worker, "pid") for worker in workers]
     assert [engine.process(worker) for worker in workers] == pids
     os.kill(pids[0], signal.SIGTERM)
-    assert engine.events.get(timeout=PATIENCE) == Gone(workers[0], "its process was ended by SIGTERM")
+    assert engine.events.get(timeout=PATIENCE) == WorkerLoss(workers[0], "its process was ended by SIGTERM")
     assert engine.process(workers[0]) is None
     for pid in pids[1:3]:
         os.kill(pid, signal.SIGKILL)
@@ -271,10 +270,10 @@ def test_workers_are_forked_tell_how_they_were_ended_leave_no_zombie_and_nothing
     ],
 )
 def test_how_a_role_ended_is_told_and_our_own_errors_hold_no_data_and_are_told_whole(forks, role, command, why):
-    with Processes(forks=forks) as engine:
+    with ProcessEngine(forks=forks) as engine:
         engine.start(f"tests.study.engine.roles:{role}", (), 1)
         engine.send(0, command)
-        while not isinstance(event := engine.events.get(timeout=PATIENCE), Gone):
-            assert event == Said(0, "done")
+        while not isinstance(event := engine.events.get(timeout=PATIENCE), WorkerLoss):
+            assert event == WorkerMessage(0, "done")
     assert (event.worker, event.cause) == (0, "raised")
     assert why in event.why

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from colonnade.kinds.polynomial import programs as polynomial
-from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.protocols.lanes.arbiter import LaneAttempt
 from colonnade.protocols.moments import programs as moments
 from colonnade.study import PartyConfig, Study, run_coordinator, run_party
-from colonnade.study.engine.processes import Processes
+from colonnade.study.connect import OWN_HUB
+from colonnade.study.engine.processes import ProcessEngine
 from colonnade.study.lanes import heads
-from colonnade.study.lanes.asked import Asked
-from colonnade.study.lanes.crew import EngineCrew
+from colonnade.study.lanes.crew import LaneWorkerPool
 from colonnade.study.local import folder_of, run_local
-from colonnade.study.meeting import ALONE
+from colonnade.study.worker_options import WorkerOptions
 from tests.support.studies import InThread, Trial, edit
 from tests.support.waiting import below
 
@@ -34,7 +34,7 @@ rows_at_most = 100_000
 """Rounded in one way only, so that without noise there is one result."""
 PORTS = "127.0.0.1:20000-29999"
 """Below those that the system gives to whoever asks for any."""
-Hook = Callable[["Watched", str, Lane], None]
+Hook = Callable[["Watched", str, LaneAttempt], None]
 
 
 def events_of(folder):
@@ -44,14 +44,14 @@ def events_of(folder):
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-class Watched(EngineCrew):
+class Watched(LaneWorkerPool):
     """Tells a test what is asked of workers, so that it can kill them there."""
 
     all: dict[str, Watched]
     hook: Hook | None
 
     def __init__(self, engine, duty, *given):
-        self.name, self.taken = duty.name, list[Lane]()
+        self.name, self.taken = duty.name, list[LaneAttempt]()
         super().__init__(engine, duty, *given)
         self.all[duty.name] = self
 
@@ -86,7 +86,7 @@ class Watched(EngineCrew):
             return dict(self._lanes)
 
     def kill(self, worker):
-        assert isinstance(self._engine, Processes)
+        assert isinstance(self._engine, ProcessEngine)
         with suppress(ProcessLookupError):
             if (pid := self._engine.process(worker)) is not None:
                 os.kill(pid, signal.SIGKILL)
@@ -97,7 +97,7 @@ class Watched(EngineCrew):
 @pytest.fixture
 def crews(monkeypatch):
     watched = type("Watched", (Watched,), {"all": {}, "hook": None})
-    monkeypatch.setattr(heads, "EngineCrew", watched)
+    monkeypatch.setattr(heads, "LaneWorkerPool", watched)
     return watched
 
 
@@ -148,7 +148,7 @@ class Laned(Trial):
     def in_processes(self, name="lanes"):
         return run_local(self.study(), self.folder / "out" / name, forks=self.forks)
 
-    def in_threads(self, path=None, dial=True, place=ALONE):
+    def in_threads(self, path=None, dial=True, place=OWN_HUB):
         """Run it with heads in threads; workers are processes. The coordinator may be one that does not dial."""
         ended = self.ended(path, dial, place)
         for child in ended.values():
@@ -159,17 +159,17 @@ class Laned(Trial):
         out = self.folder / "out" / (path or self.file).stem
         return {name: folder_of(out, name) for name in ("coordinator", *self.parties)}
 
-    def ended(self, path=None, dial=True, place=ALONE):
+    def ended(self, path=None, dial=True, place=OWN_HUB):
         children = self.begun(path, dial=dial, place=place)
         for child in children.values():
             child.communicate(timeout=300)
         return children
 
-    def begun(self, path=None, without=None, dial=True, place=ALONE):
+    def begun(self, path=None, without=None, dial=True, place=OWN_HUB):
         """All heads, or all but one; in a room of a standing hub, if there is one."""
         study, places = Study.load(path or self.file), self.places(path)
         assert study.statement.rows
-        asked, children = Asked(self.workers, forks=self.forks), dict[str, InThread]()
+        asked, children = WorkerOptions(self.workers, forks=self.forks), dict[str, InThread]()
         if without != "coordinator":
             children["coordinator"] = InThread(
                 lambda: run_coordinator(study, self._key, places["coordinator"], dial=dial, place=place, workers=asked)

@@ -6,9 +6,9 @@ import os
 import weakref
 
 from colonnade.errors import StudyError
-from colonnade.protocols.lanes.lane import play_lane
+from colonnade.protocols.lanes.lane import run_lane
 from colonnade.study.lanes import worker
-from colonnade.study.lanes.words import Ended, GiveUp, Ready, Take
+from colonnade.study.lanes.messages import AbortLane, LaneResult, TakeLane, WorkerReady
 from colonnade.wire.workers import WorkerKeys
 
 
@@ -18,29 +18,29 @@ def stillborn(line, duty):
 
 def deaf(line, duty):
     """Takes lanes and does nothing about them."""
-    line.say(Ready(WorkerKeys.create(duty.name).request))
+    line.say(WorkerReady(WorkerKeys.create(duty.name).request))
     while True:
         line.receive()
 
 
 def greedy(line, duty):
     """Has no memory left as soon as it has a lane."""
-    line.say(Ready(WorkerKeys.create(duty.name).request))
-    while not isinstance(line.receive(), Take):
+    line.say(WorkerReady(WorkerKeys.create(duty.name).request))
+    while not isinstance(line.receive(), TakeLane):
         pass
     raise MemoryError
 
 
 def finding(line, duty):
     """Finds something wrong at the moment at which its lane is given up: first by any call, then by a check."""
-    line.say(Ready(WorkerKeys.create(duty.name).request))
+    line.say(WorkerReady(WorkerKeys.create(duty.name).request))
     told = 0
     while True:
         command = line.receive()
-        if isinstance(command, GiveUp):
+        if isinstance(command, AbortLane):
             told += 1
             kind = "ShareError" if told == 2 else ""
-            line.say(Ended(command.lane, failure=(kind, "a check did not hold")))
+            line.say(LaneResult(command.lane, failure=(kind, "a check did not hold")))
 
 
 def weighing(line, duty):
@@ -52,8 +52,8 @@ def weighing(line, duty):
         if left:
             raise StudyError(f"a lane is over, and a worker holds {left} of it")
         held[:] = [] if part is None else map(weakref.ref, (part.table, part.table.keys, part.table._cells))
-        return play_lane(place, laned, lane, programs, part, **settings)
+        return run_lane(place, laned, lane, programs, part, **settings)
 
-    assert worker.play_lane is play_lane
-    worker.play_lane = noted
+    assert worker.run_lane is run_lane
+    worker.run_lane = noted
     worker.main(line, duty)

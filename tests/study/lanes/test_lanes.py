@@ -20,29 +20,28 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from colonnade.cli import show
-from colonnade.cli.participants import crew_asked
+from colonnade.cli import text_output
+from colonnade.cli.participants import worker_options
 from colonnade.errors import EngineError, PeerStopped, ShareError, StudyError
-from colonnade.protocols.lanes.arbiter import Lane
-from colonnade.protocols.lanes.crew import Closed, Failed, Free, Here, Lost
-from colonnade.report.alignment import leakage
+from colonnade.protocols.lanes.arbiter import LaneAttempt
+from colonnade.protocols.lanes.workers import CrewClosed, LaneWorkerReady, WorkerFailed, WorkerFree, WorkerLost
 from colonnade.report.cost import bytes_sent, time_and_bytes
+from colonnade.report.privacy import leakage
 from colonnade.study import Study, preflight
-from colonnade.study.doctor import Check, examine
-from colonnade.study.engine.contract import Gone, Said
-from colonnade.study.engine.processes import Processes
-from colonnade.study.forks import Wanted
+from colonnade.study.connect import MeetingPoint, load_identity
+from colonnade.study.doctor import DoctorCheck, examine
+from colonnade.study.engine.base import WorkerLoss, WorkerMessage
+from colonnade.study.engine.processes import ProcessEngine
+from colonnade.study.fork_server import ProcessRequest
 from colonnade.study.lanes import crew, heads, worker
-from colonnade.study.lanes.crew import EngineCrew, unwritten
-from colonnade.study.lanes.links import WorkerLinks, together
-from colonnade.study.lanes.words import Help, Ready
+from colonnade.study.lanes.crew import LaneWorkerPool, ignore_note
+from colonnade.study.lanes.messages import TableChore, WorkerLinks, WorkerReady, merge_links
 from colonnade.study.local import folder_of, local_commands
-from colonnade.study.meeting import Place, load_identity
-from colonnade.tables.sources import pieces
-from colonnade.tables.spool import partitions, repeated
+from colonnade.tables.partitioning import partitions, staging
+from colonnade.tables.sources import file_sets
 from colonnade.wire import Hub, HubLimits, Identity
-from colonnade.wire.direct import Direct, Way
-from colonnade.wire.rooms import LaneLimits
+from colonnade.wire.link_offers import DirectLinkSettings, PeerRoute
+from colonnade.wire.study_sessions import LaneLimits
 from colonnade.wire.workers import check_introduction
 from tests.support.errors import raises
 from tests.support.ports import free_port
@@ -95,7 +94,7 @@ def test_sums_are_exactly_those_without_lanes_and_a_worker_that_is_killed_costs_
     expected = study.values(study.in_threads(study.plain))
     assert expected[0] == study.common
     study.connect(**everywhere(study))
-    killed = crews.kill_at("shop", "meet", Lane(1))
+    killed = crews.kill_at("shop", "meet", LaneAttempt(1))
     out = study.in_threads()
     assert killed == [True]
     assert study.values(out) == expected
@@ -103,7 +102,7 @@ def test_sums_are_exactly_those_without_lanes_and_a_worker_that_is_killed_costs_
     assert {name: each["lanes"]["attempts"] for name, each in facts.items()} == dict.fromkeys(facts, 5)
     assert {name for name, each in facts.items() if each["lanes"]["lost_workers"]} == {"shop"}
     assert facts["shop"]["lanes"]["replaced_workers"] == 1
-    assert all(Lane(1, 2) in crew.taken for crew in crews.all.values())
+    assert all(LaneAttempt(1, 2) in crew.taken for crew in crews.all.values())
     for name, each in facts.items():
         ways = each["lanes"]["links"]
         assert ways.keys() == {"coordinator", *study.parties} - {name}
@@ -123,10 +122,10 @@ def test_sums_in_two_rooms_of_a_standing_hub_are_those_of_a_hub_of_its_own(laned
     with Hub(identity, certificates, rooms={}, limits=limits, lanes=lanes) as hub:
         for attempt in (1, 2):
             hub.open(f"room.{attempt}", study.study().participants, lanes=True)
-            killed = crews.kill_at("shop", "meet", Lane(1))
+            killed = crews.kill_at("shop", "meet", LaneAttempt(1))
             if attempt == 2:
                 crews.hook = None
-            out = study.in_threads(place=Place(hub.address, f"room.{attempt}", attempt))
+            out = study.in_threads(place=MeetingPoint(hub.address, f"room.{attempt}", attempt))
             assert study.values(out) == expected
             facts = study.facts(out)
             assert {(found["room"], found["attempt"]) for found in facts.values()} == {(f"room.{attempt}", attempt)}
@@ -180,13 +179,13 @@ def test_a_hub_that_is_killed_takes_only_its_lanes(laned, crews, forks, monkeypa
     log = study.folder / "relay"
     with log.open("wb") as output, open("/dev/null", "rb") as nowhere:
         command = ["relay", str(study.file), "--key", str(study._key), "--json"]
-        relay = forks.start(Wanted(command, nowhere.fileno(), output.fileno()))
+        relay = forks.start(ProcessRequest(command, nowhere.fileno(), output.fileno()))
     try:
         until(lambda: b"relay" in log.read_bytes(), "a relay")
         first = []
 
         def kill(crew, what, lane):
-            if (crew.name, what, lane) == ("bank", "meet", Lane(1)):  # which meets at the second hub
+            if (crew.name, what, lane) == ("bank", "meet", LaneAttempt(1)):  # which meets at the second hub
                 first.append(lane)
                 relay.kill()
 
@@ -195,7 +194,7 @@ def test_a_hub_that_is_killed_takes_only_its_lanes(laned, crews, forks, monkeypa
     finally:
         relay.kill()
         relay.wait(60)
-    assert first == [Lane(1)]
+    assert first == [LaneAttempt(1)]
     assert study.values(out) == expected
     lanes = study.facts(out)["bank"]["lanes"]
     assert lanes["attempts"] > 4
@@ -228,7 +227,7 @@ def test_pre_flight_and_the_digest_say_that_there_are_lanes(laned):
     four, none = study.study(), Study.load(study.plain)
     found, plain = preflight(four, rows=1000), preflight(none, rows=1000)
     assert found.to_dict()["partitions"] == found.alignment.to_dict()["partitions"] == 4
-    said, unsaid = " ".join(show.preflight(found).split()), " ".join(show.preflight(plain).split())
+    said, unsaid = " ".join(text_output.preflight(found).split()), " ".join(text_output.preflight(plain).split())
     after = "if nobody is common the study ends after the last lane, with nothing opened, and stays spent"
     check_words(said, "lanes: people are added up in 4 partitions", "the coordinator how many in each partition", after)
     free = "if nobody is common the study ends, and nothing is spent"
@@ -238,10 +237,10 @@ def test_pre_flight_and_the_digest_say_that_there_are_lanes(laned):
     assert not any(words in unsaid for words in ("lanes:", "partition"))
     assert "partitions" not in plain.to_dict().keys() | plain.alignment.to_dict().keys()
     with raises(StudyError, "ST037"):
-        crew_asked(none, 2)
+        worker_options(none, 2)
     for engine in ("cluster", "ray://[::1"):
         with raises(StudyError, "VA182", "processes", "ray"):
-            crew_asked(four, 2, engine)
+            worker_options(four, 2, engine)
     edit(study.file, ("partitions = 4", "partitions = 8"))
     assert len({none.digest, four.digest, study.study().digest}) == 3
 
@@ -289,7 +288,7 @@ def test_a_head_that_is_killed_ends_the_study_and_what_it_leaves_is_removed_by_t
     places = study.places()
     with open("/dev/null", "r+b") as nowhere:
         command = local_commands(study.study(), places["coordinator"])[name]
-        head = forks.start(Wanted(command, nowhere.fileno(), nowhere.fileno()))
+        head = forks.start(ProcessRequest(command, nowhere.fileno(), nowhere.fileno()))
     others = study.begun(without=name)
     until(lambda: "first share" in [event["what"] for event in events_of(places[seen_by])], "the first share")
     assert head.poll() is None
@@ -311,7 +310,7 @@ def test_a_failure_that_is_no_loss_ends_the_study_for_all(laned, crews):
     study = laned(rows=100)
 
     def spoil(crew, what, lane):
-        if (crew.name, what, lane) == ("bank", "begin", Lane(2)):
+        if (crew.name, what, lane) == ("bank", "begin", LaneAttempt(2)):
             for file in below(study.folder / "bank", "run-*.arrow"):
                 file.write_bytes(b"")
 
@@ -415,16 +414,18 @@ def test_doctor_counts_ports_and_says_how_workers_were_reached(laned, monkeypatc
     lanes = {"links": {"shop": {"way": "both", "why": "it was not reached: timed out"}}}
     (run / "run.json").write_text(json.dumps({"started": "then", "links": {"shop": {"way": "direct"}}, "lanes": lanes}))
     said = "shop directly; workers of shop in part directly, in part through the hub (it was not reached: timed out)"
-    assert checks()["links"] == Check("links", "unsure", f"in the run of then: {said}")
+    assert checks()["links"] == DoctorCheck("links", "unsure", f"in the run of then: {said}")
 
 
 def test_where_a_worker_listens():
-    several = Direct("10.0.0.5:9400-9409", "bank.example.org", dials=False)
-    assert several.of_worker() == several
-    assert several.of_worker("10.0.0.7") == Direct("10.0.0.7:9400-9409", None, dials=False)
-    assert several.of_worker("2001:db8::7").listen == "[2001:db8::7]:9400-9409"
-    assert Direct("10.0.0.5:9400", "bank.example.org:5").of_worker("10.0.0.7") == Direct()  # its head has the port
-    assert Direct().of_worker("10.0.0.7") == Direct()
+    several = DirectLinkSettings("10.0.0.5:9400-9409", "bank.example.org", dials=False)
+    assert several.for_worker() == several
+    assert several.for_worker("10.0.0.7") == DirectLinkSettings("10.0.0.7:9400-9409", None, dials=False)
+    assert several.for_worker("2001:db8::7").listen == "[2001:db8::7]:9400-9409"
+    assert (
+        DirectLinkSettings("10.0.0.5:9400", "bank.example.org:5").for_worker("10.0.0.7") == DirectLinkSettings()
+    )  # its head has the port
+    assert DirectLinkSettings().for_worker("10.0.0.7") == DirectLinkSettings()
 
 
 class _Place:
@@ -436,29 +437,32 @@ class _Place:
 
 
 def test_a_worker_waits_once_for_peers_that_do_not_answer():
-    worker = WorkerLinks(Direct(), None)
+    worker = WorkerLinks(DirectLinkSettings(), None)
     told: Callable[[str, str], None] = worker.settings["told"]
     told("shop", "through the hub, because 10.0.0.9:9400 was not reached: timed out")
     told("bank", "directly")
-    lost, reached = Way(dialled=True, why="it was not reached: timed out"), Way(dialled=True, links=1, sent=70)
-    found, said = worker.ended(_Place(shop=lost, bank=reached))
+    lost, reached = (
+        PeerRoute(is_dialler=True, reason="it was not reached: timed out"),
+        PeerRoute(is_dialler=True, links=1, sent=70),
+    )
+    found, said = worker.end_lane(_Place(shop=lost, bank=reached))
     assert (found["shop"]["way"], found["bank"]["way"], found["bank"]["hub_sent"]) == ("hub", "direct", 30)
     assert said == {"shop": "through the hub, because 10.0.0.9:9400 was not reached: timed out"}
-    assert worker.settings["direct"] == Direct(patient=False)
+    assert worker.settings["direct"] == DirectLinkSettings(waits_for_links=False)
     # whoever listens nowhere is not waited for anyhow
-    assert worker.ended(_Place(shop=reached, bank=Way()))[1] == {}
-    assert worker.settings["direct"] == Direct(patient=True)
+    assert worker.end_lane(_Place(shop=reached, bank=PeerRoute()))[1] == {}
+    assert worker.settings["direct"] == DirectLinkSettings(waits_for_links=True)
     assert WorkerLinks(None, "10.0.0.7").settings == {}
 
 
 def test_ways_of_several_lanes_together():
     lane = {"direct_sent": 5, "direct_received": 4, "hub_sent": 3, "hub_received": 2, "connections": 1}
     found: dict[str, dict[str, Any]] = {}
-    together(found, {"shop": {"way": "direct", **lane}})
-    together(found, {"shop": {"way": "direct", **lane}})
+    merge_links(found, {"shop": {"way": "direct", **lane}})
+    merge_links(found, {"shop": {"way": "direct", **lane}})
     assert found == {"shop": {"lanes": 2, "way": "direct", **{key: 2 * count for key, count in lane.items()}}}
-    together(found, {"shop": {"way": "hub", **dict.fromkeys(lane, 0), "why": "neither of the two listens"}})
-    together(found, {"shop": {"way": "direct", **lane}})
+    merge_links(found, {"shop": {"way": "hub", **dict.fromkeys(lane, 0), "why": "neither of the two listens"}})
+    merge_links(found, {"shop": {"way": "direct", **lane}})
     assert (found["shop"]["way"], found["shop"]["why"]) == ("both", "neither of the two listens")
     assert (found["shop"]["lanes"], found["shop"]["connections"]) == (4, 3)
 
@@ -469,14 +473,18 @@ def test_ways_of_several_lanes_together():
 @pytest.fixture
 def asked(crews, monkeypatch):
     """Every chore that a worker was given, and by whose head; few rows are many pieces."""
-    for module, name, size in ((pieces, "_PIECE_BYTES", 1), (repeated, "_ROWS", 50), (partitions, "_RUN_BYTES", 5000)):
+    for module, name, size in (
+        (file_sets, "_PIECE_BYTES", 1),
+        (staging, "_ROWS", 50),
+        (partitions, "_RUN_BYTES", 5000),
+    ):
         monkeypatch.setattr(module, name, size)
     given: list[tuple[str, Any]] = []
     command = Watched.command
 
     def noted(self, worker, word):
         command(self, worker, word)
-        assert isinstance(word, Help)
+        assert isinstance(word, TableChore)
         given.append((self.name, word.chore))
         if (hook := getattr(crews, "helping", None)) is not None:
             hook(self, worker, word.chore)
@@ -563,16 +571,16 @@ class Dying:
 
     def send(self, worker, command):
         self.given.append(command.number)
-        self.events.put(Gone(worker, "it was killed"))
+        self.events.put(WorkerLoss(worker, "it was killed"))
 
     def replace(self, worker):
-        self.events.put(Said(worker + 1, Ready(b"a request")))
+        self.events.put(WorkerMessage(worker + 1, WorkerReady(b"a request")))
         return worker + 1
 
 
 def test_work_with_which_every_worker_is_lost_ends_the_study():
     engine: Any = Dying()
-    workers = EngineCrew(engine, SimpleNamespace(name="bank"), None, [], 1)  # type: ignore[arg-type]
+    workers = LaneWorkerPool(engine, SimpleNamespace(name="bank"), None, [], 1)  # type: ignore[arg-type]
     chores: Any = [None, None]
     with raises(EngineError, "EN029", "4"):
         list(workers.share(chores, lambda: None))
@@ -586,12 +594,14 @@ TOPIC = b"a study"
 
 @pytest.fixture
 def start(forks, monkeypatch):
-    made: list[EngineCrew] = []
+    made: list[LaneWorkerPool] = []
 
-    def start(role, workers=1, note=unwritten):
+    def start(role, workers=1, note=ignore_note):
         monkeypatch.setattr(crew, "ROLE", f"tests.study.lanes.roles:{role}")
         duty: Any = SimpleNamespace(name="bank", topic=TOPIC)
-        made.append(EngineCrew(Processes(forks=forks), duty, Identity.create("bank"), ["hub"], workers, note=note))
+        made.append(
+            LaneWorkerPool(ProcessEngine(forks=forks), duty, Identity.create("bank"), ["hub"], workers, note=note)
+        )
         return made[-1]
 
     yield start
@@ -600,16 +610,16 @@ def start(forks, monkeypatch):
 
 
 def has(found, lane):
-    assert found.event() == Free()
+    assert found.event() == WorkerFree()
     found.begin(lane)
     here = found.event()
-    assert isinstance(here, Here)
+    assert isinstance(here, LaneWorkerReady)
     return here
 
 
 def ended(found, kind, lane, words):
     event = found.event()
-    assert isinstance(event, Failed)
+    assert isinstance(event, WorkerFailed)
     assert (type(event.error), event.lane if lane else None) == (kind, lane)
     assert words in str(event.error)
 
@@ -620,12 +630,12 @@ def test_a_lane_is_introduced_by_the_head_and_a_worker_that_is_lost_loses_it_and
 ):
     noted: list[tuple[str, dict[str, Any]]] = []
     found = start("deaf", note=lambda what, **details: noted.append((what, details)))
-    here = has(found, Lane(0))
-    assert here.lane == Lane(0)
+    here = has(found, LaneAttempt(0))
+    assert here.lane == LaneAttempt(0)
     assert check_introduction(here.introduction, found._identity.certificate, TOPIC).name == "bank"
     os.kill(found._engine.process(0), signal.SIGKILL)
-    assert found.event() == Lost(Lane(0))
-    has(found, Lane(0, 2))
+    assert found.event() == WorkerLost(LaneAttempt(0))
+    has(found, LaneAttempt(0, 2))
     assert found._told == {"lost_workers": 1, "replaced_workers": 1}
     first, again = {"partition": 0, "attempt": 1}, {"partition": 0, "attempt": 2}
     why = "its process was killed, by somebody or by the system for want of memory"
@@ -637,19 +647,19 @@ def test_a_lane_is_introduced_by_the_head_and_a_worker_that_is_lost_loses_it_and
         ("lane begun again", {"worker": 1, **again}),
     ]
     found.close()
-    assert found.event() == Closed()
+    assert found.event() == CrewClosed()
 
 
 @system
 def test_a_worker_that_is_lost_while_it_is_free_is_not_missed(start):
     found = start("deaf")
-    assert found.event() == Free()
+    assert found.event() == WorkerFree()
     with ThreadPoolExecutor(1) as waiting:
         later = waiting.submit(found.event)
         os.kill(found._engine.process(0), signal.SIGKILL)
         until(lambda: found._told["lost_workers"], "a loss")
-        found.begin(Lane(0))
-        assert isinstance(later.result(60), Here)  # and no worker was called free twice
+        found.begin(LaneAttempt(0))
+        assert isinstance(later.result(60), LaneWorkerReady)  # and no worker was called free twice
 
 
 @system
@@ -657,9 +667,9 @@ def test_a_worker_that_does_not_give_up_is_replaced(start, monkeypatch):
     monkeypatch.setattr(crew, "_GIVE_UP_SECONDS", 0.1)
     noted: list[str] = []
     found = start("deaf", note=lambda what, **details: noted.append(what))
-    has(found, Lane(0))
-    found.give_up(Lane(0))
-    assert found.event() == Free()  # and nothing about the lane, which is of no interest
+    has(found, LaneAttempt(0))
+    found.give_up(LaneAttempt(0))
+    assert found.event() == WorkerFree()  # and nothing about the lane, which is of no interest
     assert found._told == {"lost_workers": 0, "replaced_workers": 1}
     assert noted[1:] == ["lane given up", "worker ended: it did not give its lane up", "worker replaced"]
 
@@ -669,20 +679,20 @@ def test_no_more_workers_are_replaced_than_a_study_may_lose(start, monkeypatch):
     monkeypatch.setattr(crew, "MOST_REPLACED", 2)
     found = start("deaf")
     for number in range(2):
-        has(found, Lane(number))
+        has(found, LaneAttempt(number))
         os.kill(found._engine.process(number), signal.SIGKILL)
-        assert found.event() == Lost(Lane(number))
-    has(found, Lane(2))
+        assert found.event() == WorkerLost(LaneAttempt(number))
+    has(found, LaneAttempt(2))
     os.kill(found._engine.process(2), signal.SIGKILL)
-    ended(found, EngineError, Lane(2), "workers of bank cannot go on: its process was killed")
+    ended(found, EngineError, LaneAttempt(2), "workers of bank cannot go on: its process was killed")
 
 
 @system
 def test_what_a_check_finds_in_a_lane_that_is_given_up_ends_the_study(start):
     found = start("finding")
     for attempt in (1, 2):
-        has(found, Lane(0, attempt))  # and nothing of an error that the end of a session may bring about
-        found.give_up(Lane(0, attempt))
+        has(found, LaneAttempt(0, attempt))  # and nothing of an error that the end of a session may bring about
+        found.give_up(LaneAttempt(0, attempt))
     ended(found, ShareError, None, "a check did not hold")
 
 
@@ -690,13 +700,13 @@ def test_what_a_check_finds_in_a_lane_that_is_given_up_ends_the_study(start):
 def test_workers_that_cannot_be_started_or_have_no_memory_end_the_study(start):
     ended(start("stillborn"), EngineError, None, "workers of bank cannot go on: its process has ended")
     found = start("greedy")
-    has(found, Lane(5))
-    ended(found, EngineError, Lane(5), "no memory left")
+    has(found, LaneAttempt(5))
+    ended(found, EngineError, LaneAttempt(5), "no memory left")
 
 
 @pytest.mark.parametrize("given_up", [False, True])
 def test_a_worker_tells_what_a_check_found_and_no_loss(given_up):
-    run = object.__new__(worker._Run)
+    run = object.__new__(worker._LaneRun)
     run._given_up = given_up
     assert run._failure(ShareError("a check did not hold")) == ("ShareError", "a check did not hold")
     assert run._failure(PeerStopped("gone")) is None

@@ -10,29 +10,37 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import StudyError
 from colonnade.privacy import Trust
-from colonnade.protocols.align import Aligning
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.align import AlignmentTask
+from colonnade.protocols.moments.task import ColumnBlock, Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.scale import BUILT_IN, Constants, Fleet, Measured, estimate, measure, work_of_task
-from colonnade.study.scale.carrying import Carried, carry
+from colonnade.study.scale import (
+    BUILT_IN,
+    MachineBenchmark,
+    MachineConstants,
+    WorkerFleet,
+    benchmark,
+    estimate,
+    work_of_task,
+)
+from colonnade.study.scale.benchmark import MessageCosts, measure_messages
 from colonnade.study.scale.constants import UNITS, in_words
-from colonnade.study.scale.model import ALIGNED_ID, KEPT, MEETING, PHASES, SPLIT_BASE, Part, Work
+from colonnade.study.scale.cost_model import ALIGNED_ID, KEPT, MEETING, PHASES, SPLIT_BASE, ParticipantWork, StudyWork
 from colonnade.tables.keys import Key
-from colonnade.tables.spool.partitions import run_bytes
+from colonnade.tables.partitioning.partitions import run_bytes
 from tests.support.errors import raises
 
 OWNERS = ("bank", "clinic", "shop")
 WIDTHS = {"bank": 30, "clinic": 20, "shop": 10}
-ONE = Constants(**{one.name: 1.0 for one in fields(Constants)})
-WIDE = Fleet(bandwidth=1e15)
+ONE = MachineConstants(**{one.name: 1.0 for one in fields(MachineConstants)})
+WIDE = WorkerFleet(bandwidth=1e15)
 """Lines that nothing waits for."""
 
 
 def tasks(*, security="semi-honest", hidden=False, mode="ot"):
     trust = Trust(OWNERS, OWNERS, 1, security=security)
-    blocks = tuple(Block(owner, tuple(f"c{i}" for i in range(n)), 0.5) for owner, n in WIDTHS.items())
+    blocks = tuple(ColumnBlock(owner, tuple(f"c{i}" for i in range(n)), 0.5) for owner, n in WIDTHS.items())
     task = Moments(blocks, trust, gamma=1024, constant=512, rows_at_most=2**33, noise=10**12, hidden=hidden)
-    return task, Aligning(trust, (Key("id"),), mode=mode, hidden=hidden)
+    return task, AlignmentTask(trust, (Key("id"),), mode=mode, hidden=hidden)
 
 
 def work(rows, partitions=1, kind="parquet", **how):
@@ -48,10 +56,10 @@ def party(found, name="bank"):
 
 
 def test_an_estimate_by_hand_without_lanes():
-    part = Part("a", rows=10, columns=3, align_starts=2, align_ids=5, align_sent=70, agreed=10, rounded=30, dealt=60,
+    part = ParticipantWork("a", rows=10, columns=3, align_starts=2, align_ids=5, align_sent=70, agreed=10, rounded=30, dealt=60,
                 taken=40, products=90, own_products=80, drawn=6, sent=30, held=1000, checks=2.0)  # fmt: skip
     other = replace(part, name="b", rows=0, columns=0, sent=0, align_sent=0)
-    found = estimate(Work((part, other), 1, listed=5, lane_rounds=7), Fleet(bandwidth=1e9), ONE)
+    found = estimate(StudyWork((part, other), 1, listed=5, lane_rounds=7), WorkerFleet(bandwidth=1e9), ONE)
     first = found.parties[0]
     assert first.phases == {
         "reading": 10 + 30,
@@ -75,8 +83,10 @@ def test_an_estimate_by_hand_without_lanes():
 
 
 def test_an_estimate_by_hand_in_lanes():
-    part = Part("a", rows=100, columns=2, align_starts=1, align_ids=10, dealt=400, sent=50, drawn=3)
-    found = estimate(Work((part,), 8, 20, lane_rounds=2, last_rounds=5), Fleet(workers=3, bandwidth=1e9), ONE)
+    part = ParticipantWork("a", rows=100, columns=2, align_starts=1, align_ids=10, dealt=400, sent=50, drawn=3)
+    found = estimate(
+        StudyWork((part,), 8, 20, lane_rounds=2, last_rounds=5), WorkerFleet(workers=3, bandwidth=1e9), ONE
+    )
     alone = (100 + 200) + (100 + 200)
     lanes = 8 * (1 + 10) + 400 + 50 + 8
     assert found.lanes_in_turn == 3
@@ -97,7 +107,7 @@ def test_an_estimate_by_hand_in_lanes():
     st.sampled_from(["semi-honest", "active"]),
 )
 def test_more_rows_never_take_less(rows, more, partitions, workers, security):
-    fleet = Fleet(workers)
+    fleet = WorkerFleet(workers)
     few, many = (taken(n, partitions, fleet, security=security) for n in (rows, rows + more))
     for what in ("seconds", "core_hours", "bytes_total"):
         assert getattr(few, what) <= getattr(many, what)
@@ -126,7 +136,7 @@ def test_a_file_of_csv_is_read_by_the_head_alone_and_takes_longer_than_parquet()
 
 
 def test_narrow_lines_are_the_bottleneck_and_more_hubs_are_only_their_remedy():
-    slow = Fleet(workers=64, bandwidth=1e6)
+    slow = WorkerFleet(workers=64, bandwidth=1e6)
     found, more = taken(10**7, 256, slow), taken(10**7, 256, replace(slow, hubs=100))
     assert found.bottleneck == "bandwidth of the hubs"
     assert found.hub.seconds == pytest.approx(found.bytes_total / 1e6, rel=1e-6)
@@ -147,7 +157,7 @@ def test_far_away_round_trips_are_the_bottleneck_of_many_small_lanes_and_process
 
 
 def test_direct_links_pass_hubs_by_and_leave_the_lines_of_participants():
-    slow = Fleet(workers=64, bandwidth=1e6)
+    slow = WorkerFleet(workers=64, bandwidth=1e6)
     through, direct = taken(10**7, 256, slow), taken(10**7, 256, replace(slow, links="direct"))
     assert direct.bottleneck == "the line of bank"
     assert direct.seconds < through.seconds
@@ -187,7 +197,7 @@ def test_what_cannot_be_is_refused():
             work_of_task(*plan, (*OWNERS, COORDINATOR), WIDTHS, 1000, partitions)
     for wrong in ({"workers": 0}, {"hubs": 0}, {"bandwidth": 0.0}, {"bandwidth": float("inf")}, {"round_trip": -1.0}):
         with pytest.raises(StudyError):
-            Fleet(**wrong)
+            WorkerFleet(**wrong)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +208,9 @@ def test_alignment_takes_about_what_was_measured(mode, parties, ids, measured):
     """Core-seconds of all participants from files to aligned tables (benchmarks/results/alignment.md)."""
     owners = OWNERS[:parties]
     trust = Trust(owners, owners if parties > 2 else (*owners, COORDINATOR), 1)
-    blocks = tuple(Block(owner, ("c",), 0.5) for owner in owners)
+    blocks = tuple(ColumnBlock(owner, ("c",), 0.5) for owner in owners)
     task = Moments(blocks, trust, gamma=1024, constant=512, rows_at_most=2**33, noise=10**12)
-    aligning = Aligning(trust, (Key("id"),), mode=mode)
+    aligning = AlignmentTask(trust, (Key("id"),), mode=mode)
     columns = dict.fromkeys(owners, 1)
     found = estimate(work_of_task(task, aligning, (*owners, COORDINATOR), columns, ids), WIDE, BUILT_IN.constants)
     assert 3600 * found.core_hours == pytest.approx(measured, rel=0.3)
@@ -208,31 +218,35 @@ def test_alignment_takes_about_what_was_measured(mode, parties, ids, measured):
 
 # --- constants of a machine: measured by the programs of a study, written, read and checked
 
-TINY = measure.Sizes(table=300, joint=2048, ids=300, draws=1 << 10, messages=2, rounds=5, repeats=1)
-SAVED = Measured(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64, 8 processors", "0.1.0")
+TINY = benchmark.BenchmarkSizes(table=300, joint=2048, ids=300, draws=1 << 10, messages=2, rounds=5, repeats=1)
+SAVED = MachineBenchmark(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64, 8 processors", "0.1.0")
 
 
 @pytest.mark.system
 def test_everything_is_measured_on_this_machine_and_read_as_it_was_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "carry", lambda *given: Carried(**{one.name: 2.0**-10 for one in fields(Carried)}))
+    monkeypatch.setattr(
+        benchmark,
+        "measure_messages",
+        lambda *given: MessageCosts(**{one.name: 2.0**-10 for one in fields(MessageCosts)}),
+    )
     steps: list[tuple[str, int, int]] = []
-    found = measure.measure(TINY, lambda *step: steps.append(step))
+    found = benchmark.measure(TINY, lambda *step: steps.append(step))
     assert all(0 < value < 100 for value in asdict(found.constants).values())
     assert (steps[0][1:], steps[-1][1:]) == ((0, 7), (7, 7))
     assert "measured on 2" in found.source
     found.save(tmp_path / "bench.json")
-    assert Measured.load(tmp_path / "bench.json") == found
+    assert MachineBenchmark.load(tmp_path / "bench.json") == found
     assert all(words in BUILT_IN.source for words in ("built-in", "colonnade bench"))
-    assert list(UNITS) == [one.name for one in fields(Constants)]
+    assert list(UNITS) == [one.name for one in fields(MachineConstants)]
     said = [in_words(*given) for given in (("pair", 2e-10), ("align_start", 0.37), ("interpreter", 1.21e8))]
     assert said == ["200 ps", "370 ms", "121 MB"]
 
 
 @pytest.mark.system
 def test_messages_of_processes_are_measured():
-    found = carry(2, 5)
+    found = measure_messages(2, 5)
     assert 2**24 < found.interpreter < 2**34
-    assert all(0 < getattr(found, one.name) < 100 for one in fields(Carried) if one.name != "interpreter")
+    assert all(0 < getattr(found, one.name) < 100 for one in fields(MessageCosts) if one.name != "interpreter")
 
 
 @pytest.mark.parametrize(
@@ -260,6 +274,6 @@ def test_a_file_that_is_none_is_refused(tmp_path, change, sentence):
     path = tmp_path / "bench.json"
     path.write_text(change if isinstance(change, str) else json.dumps(SAVED.to_dict() | change))
     with raises(StudyError, sentence):
-        Measured.load(path)
+        MachineBenchmark.load(path)
     with raises(StudyError, "ST582", "none.json"):
-        Measured.load(tmp_path / "none.json")
+        MachineBenchmark.load(tmp_path / "none.json")

@@ -2,45 +2,48 @@
 
 from typing import TYPE_CHECKING
 
-from colonnade.lazy import exports
+from colonnade.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from colonnade.audit.attacks.inversion import Inversion as Inversion, Views as Views, invert as invert
+    from colonnade.audit.attacks.inversion import (
+        Inversion as Inversion,
+        InversionData as InversionData,
+        invert as invert,
+        psnr as psnr,
+        ssim as ssim,
+    )
     from colonnade.audit.attacks.labels import (
         LabelGuesses as LabelGuesses,
-        Returned as Returned,
+        ReturnedGradients as ReturnedGradients,
         infer_labels as infer_labels,
     )
     from colonnade.audit.attacks.membership import (
         Membership as Membership,
-        Shadows as Shadows,
+        Promise as Promise,
+        Rates as Rates,
+        ShadowModels as ShadowModels,
+        confidence as confidence,
         infer_membership as infer_membership,
+        label_accuracy as label_accuracy,
         likelihood_ratios as likelihood_ratios,
     )
-    from colonnade.audit.attacks.odds import confidence as confidence
-    from colonnade.audit.attacks.pictures import psnr as psnr, ssim as ssim
-    from colonnade.audit.attacks.promises import Promise as Promise, label_accuracy as label_accuracy
-    from colonnade.audit.attacks.rates import Rates as Rates
-    from colonnade.audit.attacks.shadows import drawn as drawn, shadow_models as shadow_models, shadows_of as shadows_of
     from colonnade.audit.attacks.views import (
-        Seen as Seen,
-        nearness_of as nearness_of,
-        promised as promised,
-        returned_by as returned_by,
-        seen_of as seen_of,
+        ObservedPeople as ObservedPeople,
+        collect_gradients as collect_gradients,
+        draw_members as draw_members,
+        fit_shadows as fit_shadows,
+        nearness_to_embeddings as nearness_to_embeddings,
+        observe_people as observe_people,
+        read_promise as read_promise,
+        shadow_models as shadow_models,
     )
 
-__all__, __getattr__, __dir__ = exports(
+__all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "odds": "confidence",
-        "inversion": "Inversion Views invert",
-        "labels": "LabelGuesses Returned infer_labels",
-        "membership": "Membership Shadows infer_membership likelihood_ratios",
-        "pictures": "psnr ssim",
-        "promises": "Promise label_accuracy",
-        "rates": "Rates",
-        "views": "Seen nearness_of promised returned_by seen_of",
-        "shadows": "drawn shadow_models shadows_of",
+        "inversion": "Inversion InversionData invert psnr ssim",
+        "labels": "LabelGuesses ReturnedGradients infer_labels",
+        "membership": "confidence Membership ShadowModels infer_membership likelihood_ratios Promise label_accuracy Rates",
+        "views": "ObservedPeople nearness_to_embeddings read_promise collect_gradients observe_people draw_members shadow_models fit_shadows",
     },
 )

@@ -18,8 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from colonnade.audit.attacks.promises import label_accuracy
-from colonnade.audit.attacks.rates import Interval, clopper_pearson
+from colonnade.audit.attacks.membership import Interval, clopper_pearson, label_accuracy
 from colonnade.errors import DataError
 
 Matrix = NDArray[np.float64]
@@ -28,7 +27,7 @@ _TRIES = 10
 
 
 @dataclass(frozen=True)
-class Returned:
+class ReturnedGradients:
     """What was returned about each person, and the true labels as codes from 0.
 
     ``slopes`` is (people, numbers), or (rounds, people, numbers) where several rounds were seen. ``known`` are the
@@ -92,16 +91,16 @@ class LabelGuesses:
         return {"attack": "labels", "needed": self.needed, **vars(self), "accuracy": self.accuracy}
 
 
-def infer_labels(returned: Returned, *, seed: int = 0) -> LabelGuesses:
+def infer_labels(returned: ReturnedGradients, *, seed: int = 0) -> LabelGuesses:
     """Guess the labels of everybody else, in two ways."""
     features = directions(returned.slopes)
     asked = np.setdiff1d(np.arange(len(returned.labels)), returned.known)
     truth = returned.labels[asked]
-    by_direction = matched(
-        clustered(features, returned.classes, seed), returned.labels, returned.known, returned.classes
+    by_direction = match_clusters(
+        cluster_directions(features, returned.classes, seed), returned.labels, returned.known, returned.classes
     )
     right = [int(np.sum(by_direction[asked] == truth))]
-    learned = _learned(features, returned)
+    learned = _learn_labels(features, returned)
     if learned is not None:
         right.append(int(np.sum(learned[asked] == truth)))
     shares = np.bincount(truth, minlength=returned.classes) / len(truth)
@@ -131,13 +130,13 @@ def directions(slopes: Matrix) -> Matrix:
     return np.hstack(parts)
 
 
-def clustered(features: Matrix, classes: int, seed: int = 0) -> Codes:
+def cluster_directions(features: Matrix, classes: int, seed: int = 0) -> Codes:
     """Groups of similar directions, as many as there are classes."""
     found = KMeans(classes, n_init=_TRIES, random_state=seed).fit_predict(features)
     return np.asarray(found, dtype=np.intp)
 
 
-def matched(groups: Codes, labels: Codes, known: NDArray[np.intp], classes: int) -> Codes:
+def match_clusters(groups: Codes, labels: Codes, known: NDArray[np.intp], classes: int) -> Codes:
     """The label of each group, one to one, that agrees with most of the known people (Hungarian method)."""
     agree = np.zeros((classes, classes))
     np.add.at(agree, (groups[known], labels[known]), 1)
@@ -145,7 +144,7 @@ def matched(groups: Codes, labels: Codes, known: NDArray[np.intp], classes: int)
     return np.asarray(label, dtype=np.intp)[groups]
 
 
-def _learned(features: Matrix, returned: Returned) -> Codes | None:
+def _learn_labels(features: Matrix, returned: ReturnedGradients) -> Codes | None:
     """What a classifier of directions says, learned from the known people; ``None`` if these are all of one class."""
     labels = returned.labels[returned.known]
     if len(np.unique(labels)) < 2:

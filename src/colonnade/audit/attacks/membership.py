@@ -1,21 +1,210 @@
-"""Who was among the people that a model was learned from? The likelihood-ratio attack (Carlini et al. 2022).
-
-For each person the attacker knows how what it sees of that person is spread over models that were learned with the
-person, and over models that were learned without: both spreads are measured on shadow models, and taken as normal.
-What it sees of the model under attack is then likelier under one or under the other.
-"""
+"""Who was among the people that a model was learned from: rates of an attack, and what a promise leaves to any."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, logsumexp
 
-from colonnade.audit.attacks.promises import Promise
-from colonnade.audit.attacks.rates import Rates
-from colonnade.errors import DataError
+from colonnade.errors import DataError, PrivacyError, StudyError
+from colonnade.privacy import Statement, accountant
+from colonnade.privacy.events import view
+from colonnade.privacy.observers import Adjacency, Observer
+from colonnade.tables import Table
+
+RateVector = NDArray[np.float64]
+Interval = tuple[float, float]
+
+CONFIDENCE = 0.95
+RARE = 0.001
+"""The rate of false alarms at which true ones are counted: an attack matters if it is sure of a few."""
+_NORMAL_95 = 1.959964
+_POINTS = 400
+
+
+@dataclass(frozen=True)
+class Rates:
+    """An attack that tells members from others by a score, which is higher for members.
+
+    ``accuracy`` is balanced, at a threshold that was chosen on other people. ``hits`` are the members found with at
+    most ``rare`` of the others taken for members; with few others, that is none of them. Intervals hold 95 % of the
+    time over the people who were drawn; they say nothing about the luck of one model.
+    """
+
+    members: int
+    others: int
+    auc: float
+    auc_interval: Interval
+    accuracy: float
+    accuracy_interval: Interval
+    rare: float
+    false_alarms: int
+    hits: float
+    hits_interval: Interval
+    roc: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(cls, members: RateVector, others: RateVector, *, rare: float = RARE, seed: int = 0) -> Rates:
+        """The rates of these scores."""
+        if min(len(members), len(others)) < 4:
+            raise DataError("an attack needs at least four members and four other people to be judged by [DA019]")
+        if not (np.isfinite(members).all() and np.isfinite(others).all()):
+            raise DataError("the scores of an attack must be finite numbers [DA020]")
+        area, deviation = area_and_deviation(members, others)
+        right = _right(members, others, np.random.default_rng(seed))
+        allowed = math.floor(rare * len(others))
+        found = int(np.sum(members > np.sort(others)[::-1][allowed])) if allowed < len(others) else len(members)
+        return cls(
+            len(members),
+            len(others),
+            area,
+            (max(0.0, area - _NORMAL_95 * deviation), min(1.0, area + _NORMAL_95 * deviation)),
+            (right[0] / len(members) + right[1] / len(others)) / 2,
+            _balanced_accuracy(right, (len(members), len(others))),
+            rare,
+            allowed,
+            found / len(members),
+            clopper_pearson(found, len(members)),
+            _thin_out(*curve(members, others)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
+    """An interval that holds the true rate with this confidence, whatever it is."""
+    tail = (1 - confidence) / 2
+    low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
+    high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - tail))
+    return low, high
+
+
+def curve(members: RateVector, others: RateVector) -> tuple[RateVector, RateVector]:
+    """Rates of false and of true alarms at every threshold, from (0, 0) to (1, 1); both only rise."""
+    cuts = np.unique(np.concatenate([members, others]))[::-1]
+    hits = 1 - np.searchsorted(np.sort(members), cuts, "left") / len(members)
+    alarms = 1 - np.searchsorted(np.sort(others), cuts, "left") / len(others)
+    return np.concatenate([[0.0], alarms]), np.concatenate([[0.0], hits])
+
+
+def _right(members: RateVector, others: RateVector, draw: np.random.Generator) -> tuple[int, int]:
+    """How many members and others are told rightly, each half at the best threshold of the other half."""
+    halves = [np.array_split(scores[draw.permutation(len(scores))], 2) for scores in (members, others)]
+    right = [0, 0]
+    for tested in (0, 1):
+        cut = _threshold(*(half[1 - tested] for half in halves))
+        right[0] += int(np.sum(halves[0][tested] >= cut))
+        right[1] += int(np.sum(halves[1][tested] < cut))
+    return right[0], right[1]
+
+
+def _threshold(members: RateVector, others: RateVector) -> float:
+    alarms, hits = curve(members, others)
+    cuts = np.unique(np.concatenate([members, others]))[::-1]
+    best = int(np.argmax(hits - alarms))
+    if best == 0:
+        return math.inf
+    return float(cuts[best - 1] if best == len(cuts) else (cuts[best - 1] + cuts[best]) / 2)
+
+
+def _balanced_accuracy(right: tuple[int, int], of: tuple[int, int]) -> Interval:
+    """Both rates are within their intervals at once, so their mean is within the mean of the intervals."""
+    each = [clopper_pearson(count, total, (1 + CONFIDENCE) / 2) for count, total in zip(right, of, strict=True)]
+    return (each[0][0] + each[1][0]) / 2, (each[0][1] + each[1][1]) / 2
+
+
+def _thin_out(alarms: RateVector, hits: RateVector) -> tuple[tuple[float, float], ...]:
+    """At most some hundred points of a curve, half of them evenly spaced and half towards rare false alarms."""
+    if len(alarms) > _POINTS:
+        low = max(float(alarms[alarms > 0].min()), 1e-9)
+        wanted = np.concatenate([np.linspace(0, 1, _POINTS // 2), np.geomspace(low, 1, _POINTS // 2)])
+        kept = np.unique(np.concatenate([[0], np.searchsorted(alarms, wanted, "right") - 1, [len(alarms) - 1]]))
+        alarms, hits = alarms[kept], hits[kept]
+    return tuple(zip(alarms.tolist(), hits.tolist(), strict=True))
+
+
+def area_and_deviation(positive: RateVector, negative: RateVector) -> tuple[float, float]:
+    """The area under the curve and its standard deviation (DeLong et al. 1988); ties count half."""
+    above, below = np.sort(positive), np.sort(negative)
+    won = (np.searchsorted(below, positive, "left") + np.searchsorted(below, positive, "right")) / (2 * len(below))
+    lost = 1 - (np.searchsorted(above, negative, "left") + np.searchsorted(above, negative, "right")) / (2 * len(above))
+    variance = won.var(ddof=1) / len(won) + lost.var(ddof=1) / len(lost)
+    return float(won.mean()), math.sqrt(max(float(variance), 0.25 / (len(won) * len(lost))))
+
+
+PromiseVector = NDArray[np.float64]
+EPSILONS = (*np.linspace(0, 4, 81).tolist(), *np.linspace(4.25, 20, 64).tolist())
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A proven curve about replacing one person, as one observer sees a study."""
+
+    observer: str
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+
+    @classmethod
+    def of(cls, statement: Statement, observer: Observer | str = "analyst") -> Promise | None:
+        """The promise against an observer, by default whoever has what was published.
+
+        ``None`` where nothing is proven, and where the observer sees nothing: who attacks has something that the
+        statement does not speak of.
+        """
+        seen = Observer.parse(observer) if isinstance(observer, str) else observer
+        statement.epsilon(seen)  # raises an error for a name that is not in the study
+        relation = statement.trust.adjacency(seen)
+        held = Adjacency.REPLACE if relation is Adjacency.ADD_REMOVE else relation
+        views = [view(event, seen, statement.trust, held) for event in statement.events]
+        if any(each.reason or each.unproven for each in views) or all(each.empty for each in views):
+            return None
+        deltas = [float(delta) for delta in accountant.profile(views, EPSILONS)]
+        return None if min(deltas) >= 1 else cls(seen.label, EPSILONS, tuple(deltas))
+
+    @classmethod
+    def simple(cls, epsilon: float, delta: float = 0.0, observer: str = "anybody") -> Promise:
+        """One epsilon and delta."""
+        if not (epsilon >= 0 and 0 <= delta <= 1):
+            raise PrivacyError("a promise has an epsilon of at least 0 and a delta from 0 to 1 [PR001]")
+        return cls(observer, (float(epsilon),), (float(delta),))
+
+    def hits(self, false_alarms: ArrayLike) -> PromiseVector:
+        """The most members that any attack can find, on average, at these rates of false alarms."""
+        alarms = np.asarray(false_alarms, dtype=np.float64)[..., None]
+        epsilons, deltas = np.array(self.epsilons), np.array(self.deltas)
+        above = np.exp(epsilons) * alarms + deltas
+        below = 1 - np.exp(-epsilons) * (1 - alarms - deltas)
+        bound: PromiseVector = np.minimum(1.0, np.minimum(above, below).min(axis=-1))
+        return bound
+
+    @property
+    def accuracy(self) -> float:
+        """The best balanced accuracy of any attack."""
+        factors = [math.exp(epsilon) for epsilon in self.epsilons]
+        return min(1.0, *((f + delta) / (f + 1) for f, delta in zip(factors, self.deltas, strict=True)))
+
+    def to_dict(self, rare: float) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"observer": self.observer, "accuracy": self.accuracy, "hits": float(self.hits(rare)), "rare": rare}
+
+
+def label_accuracy(prior: ArrayLike, epsilon: float) -> float:
+    """The best accuracy, on average, of guessing labels that are told under a pure epsilon.
+
+    ``prior`` is what the guesser believes without them: a chance of each class, for everybody or in a row for each
+    person. Seeing what is told multiplies odds by e^epsilon at most.
+    """
+    chances: PromiseVector = np.atleast_2d(np.asarray(prior, dtype=np.float64)).max(axis=1)
+    odds = math.exp(min(epsilon, 700.0))
+    return float(np.mean(chances * odds / (chances * odds + 1 - chances)))
+
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -28,7 +217,7 @@ _FLOOR = 1e-12
 
 
 @dataclass(frozen=True)
-class Shadows:
+class ShadowModels:
     """What is seen of each person by models of the same kind: (models, people) or (models, people, numbers).
 
     ``inside`` says who was among the people of which model. Models 2k and 2k + 1 are partners: as far as numbers allow,
@@ -51,10 +240,10 @@ class Shadows:
         """Raise an error unless there are models enough, with and without each person."""
         check_inside(self.inside)
 
-    def without(self, turn: int) -> Shadows:
+    def without(self, turn: int) -> ShadowModels:
         """The models that are neither this one nor its partner."""
         rest = np.arange(len(self)) // 2 != turn // 2
-        return Shadows(self.seen[rest], self.inside[rest])
+        return ShadowModels(self.seen[rest], self.inside[rest])
 
 
 def check_inside(inside: Flags) -> None:
@@ -121,7 +310,7 @@ class Membership:
 
 
 def infer_membership(
-    shadows: Shadows,
+    shadows: ShadowModels,
     target: Array | None = None,
     member: Flags | None = None,
     *,
@@ -144,7 +333,7 @@ def infer_membership(
     return Membership(one, Rates.of(inside, outside), len(shadows), knew, offline, promise, sees)
 
 
-def likelihood_ratios(target: Array, shadows: Shadows, *, offline: bool = False) -> Array:
+def likelihood_ratios(target: Array, shadows: ShadowModels, *, offline: bool = False) -> Array:
     """For each person, the logarithm of how much likelier what is seen is if the person was inside.
 
     ``offline`` uses only models without the person: by how many deviations more is seen than they show.
@@ -164,7 +353,7 @@ def likelihood_ratios(target: Array, shadows: Shadows, *, offline: bool = False)
     return _likelihood(target, own, own_spread) - _likelihood(target, middle, spread)
 
 
-def _each_in_turn(shadows: Shadows, offline: bool) -> tuple[Array, Array]:
+def _each_in_turn(shadows: ShadowModels, offline: bool) -> tuple[Array, Array]:
     """Scores of those inside and outside, over all models; neither a model nor its partner is used against it."""
     inside, outside = [], []
     for turn, (seen, member) in enumerate(zip(shadows.seen, shadows.inside, strict=True)):
@@ -191,3 +380,55 @@ def _likelihood(seen: Array, middle: Array, spread: Array) -> Array:
     each = -((seen - middle) ** 2) / (2 * spread) - np.log(spread) / 2
     summed: Array = each if each.ndim == 1 else each.sum(axis=1)
     return summed
+
+
+OddsVector = NDArray[np.float64]
+OddsMatrix = NDArray[np.float64]
+
+
+def confidence(model: Any, people: Mapping[str, Table]) -> OddsVector:
+    """How sure a model is of each person's true label.
+
+    Of a classifier, the log-odds of the true class; of other models with scores, the score towards the label: a
+    normal law fits these better than it fits probabilities or losses.
+    """
+    if not (hasattr(model, "scores") and hasattr(model, "label_of")):
+        raise StudyError(
+            f"a {type(model).__name__} predicts nothing about a person, so there is no confidence to attack: a "
+            "membership attack takes a regression, a classifier, a generalised linear model or a split network [ST003]"
+        )
+    scores, label = np.asarray(model.scores(people)), np.asarray(model.label_of(people))
+    if getattr(model, "classes_", None) is None:
+        return towards(scores[:, 0], label[:, 0])
+    return log_odds(scores, label)
+
+
+def log_odds(scores: OddsMatrix, label: OddsMatrix) -> OddsVector:
+    """The log-odds of the true class, from scores and labels of one column (two classes) or one for each class."""
+    true = label[:, 0] if label.shape[1] == 1 else label.argmax(axis=1)
+    chosen = np.rint(true).astype(np.intp)
+    if scores.shape[1] == 1:
+        odds: OddsVector = np.where(chosen > 0, scores[:, 0], -scores[:, 0])
+        return odds
+    rows = np.arange(len(scores))
+    others = scores.copy()
+    others[rows, chosen] = -np.inf
+    found: OddsVector = scores[rows, chosen] - logsumexp(others, axis=1)
+    return found
+
+
+def nearness(numbers: OddsMatrix, label: OddsMatrix) -> OddsVector:
+    """The log-odds of the true class by distances from the means of the classes, in deviations within classes."""
+    true = np.rint(label[:, 0]).astype(np.intp) if label.shape[1] == 1 else label.argmax(axis=1)
+    flags = np.eye(max(2, label.shape[1]))[true]
+    counts = np.maximum(flags.sum(axis=0), 1.0)[:, None]
+    means = flags.T @ numbers / counts
+    spread = np.maximum(np.mean((numbers - means[true]) ** 2), np.finfo(np.float64).tiny)
+    squares = ((numbers[:, None, :] - means) ** 2).sum(axis=2)
+    return log_odds(-squares / (2 * spread), flags)
+
+
+def towards(scores: OddsVector, label: OddsVector) -> OddsVector:
+    """Minus the distance of a score to the label that it predicts."""
+    gap: OddsVector = -np.abs(scores - label)
+    return gap

@@ -1,8 +1,4 @@
-"""What an attacker sees of people through a model, from the model itself and the people's tables.
-
-Any model that scores people shows their exact scores. A kind whose model shows something else, such as a split network
-that tells embeddings, says so in its row of the registry (``views``).
-"""
+"""What an attacker sees of people through a model, and of shadow models that are fitted alike."""
 
 from __future__ import annotations
 
@@ -15,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.attacks.inversion import Views
-from colonnade.audit.attacks.labels import Returned
-from colonnade.audit.attacks.odds import nearness
-from colonnade.audit.attacks.promises import Promise
-from colonnade.errors import StudyError
+from colonnade.audit.attacks.inversion import InversionData
+from colonnade.audit.attacks.labels import ReturnedGradients
+from colonnade.audit.attacks.membership import Flags, Promise, ShadowModels, check_inside, confidence, nearness
+from colonnade.errors import DataError, StudyError
 from colonnade.models import registry
+from colonnade.models.base import Estimator
 from colonnade.models.design import split_label
+from colonnade.models.planner import Roster
+from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -34,7 +32,7 @@ NO_SLOPES = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedPeople:
     """What is seen of each person, and the columns behind it as the party encodes them.
 
     ``what`` is a name for what is seen, and ``needs`` what an attacker must have to see it.
@@ -45,10 +43,10 @@ class Seen:
     what: str
     needs: str = ""
 
-    def split(self, attacked: NDArray[np.bool_]) -> Views:
+    def split(self, attacked: NDArray[np.bool_]) -> InversionData:
         """For an attack on some of the people, by means of the others."""
         known = ~attacked
-        return Views(
+        return InversionData(
             self.numbers[known],
             self.columns[known],
             self.numbers[attacked],
@@ -61,7 +59,7 @@ class Seen:
 class ModelViews:
     """What models of a kind show of one person; here of those that show nothing but scores."""
 
-    def told(self, model: Any, party: str, table: Table, seed: int, releases: int) -> tuple[Matrix, str, str] | None:
+    def observe(self, model: Any, party: str, table: Table, seed: int, releases: int) -> tuple[Matrix, str, str] | None:
         """What left a party about each person, what that is, what it needs; ``None`` where nothing did but scores."""
         return None
 
@@ -72,7 +70,7 @@ class ModelViews:
     def check_kept(self, model: Any, needed: Iterable[str]) -> None:
         """Raise an error unless the model has what these parties keep of it."""
 
-    def published(self, model: Any) -> bool:
+    def has_public_scores(self, model: Any) -> bool:
         """Whether scores need nothing but what was published."""
         return bool(getattr(model, "has_public_weights", True))
 
@@ -80,7 +78,9 @@ class ModelViews:
         """A model with the parameters that this one was fitted with, not fitted."""
         return type(model)(**model.parameters_)
 
-    def returned(self, model: Any, people: Mapping[str, Table], known: int, seed: int, stream: Stream) -> Returned:
+    def gradients(
+        self, model: Any, people: Mapping[str, Table], known: int, seed: int, stream: Stream
+    ) -> ReturnedGradients:
         """What is told about labels while a model like this one is learned."""
         raise StudyError(NO_SLOPES)
 
@@ -98,7 +98,7 @@ def views_of(model: Any) -> ModelViews:
     return _SCORES_ALONE
 
 
-def seen_of(
+def observe_people(
     model: Any,
     party: str,
     people: Mapping[str, Table],
@@ -106,7 +106,7 @@ def seen_of(
     *,
     scores: bool = False,
     releases: int = 1,
-) -> Seen:
+) -> ObservedPeople:
     """What an attacker sees of a party's columns: what left the party about each person, or exact scores of them.
 
     Of a split network that is what it tells, or the sums that a committee published; of other models, and with
@@ -116,14 +116,14 @@ def seen_of(
     if not hasattr(model, "scores"):
         raise StudyError(f"a {type(model).__name__} shows nothing of one person, so there is nothing to invert [ST006]")
     columns = _columns(model, party, people[party])
-    told = None if scores else views_of(model).told(model, party, people[party], seed, releases)
+    told = None if scores else views_of(model).observe(model, party, people[party], seed, releases)
     if told is None:
-        return Seen(np.asarray(model.scores(people)), columns, "exact scores")
+        return ObservedPeople(np.asarray(model.scores(people)), columns, "exact scores")
     numbers, what, needs = told
-    return Seen(numbers, columns, what, needs)
+    return ObservedPeople(numbers, columns, what, needs)
 
 
-def nearness_of(party: str, seed: int = 0) -> See:
+def nearness_to_embeddings(party: str, seed: int = 0) -> See:
     """What shadow models are asked where an attacker has no scores, but what a party tells about each person.
 
     It is how much nearer that is to the mean of the person's class than to those of other classes.
@@ -136,7 +136,7 @@ def nearness_of(party: str, seed: int = 0) -> See:
     return see
 
 
-def with_kept(model: Any, paths: Iterable[Path], needed: Iterable[str] = ()) -> Any:
+def attach_kept_parts(model: Any, paths: Iterable[Path], needed: Iterable[str] = ()) -> Any:
     """The model with what parties keep of it, such as their encoders: an attacker may have these too.
 
     ``needed`` are parties without whose encoders an attack cannot begin.
@@ -149,24 +149,98 @@ def with_kept(model: Any, paths: Iterable[Path], needed: Iterable[str] = ()) -> 
     return model
 
 
-def promised(model: Any) -> Promise | None:
+def read_promise(model: Any) -> Promise | None:
     """What is proven against whoever has what the model published; ``None`` where scores need more than that."""
-    if not views_of(model).published(model):
+    if not views_of(model).has_public_scores(model):
         return None
     return Promise.of(model.privacy_, model.recipient or "analyst")
 
 
-def returned_by(
+def collect_gradients(
     model: Any, people: Mapping[str, Table], known: int, seed: int = 0, *, stream: Stream | None = None
-) -> Returned:
+) -> ReturnedGradients:
     """What is told about labels while a model like this one is learned from these people; some labels are known.
 
     ``seed`` says whose; noise and encoders come from ``stream``, a fresh one unless it is given.
     """
-    return views_of(model).returned(model, people, known, seed, stream or Stream.fresh())
+    return views_of(model).gradients(model, people, known, seed, stream or Stream.fresh())
 
 
 def _columns(model: Any, party: str, table: Table) -> Matrix:
     """A party's encoded columns without the label."""
     owner, column = split_label(model.label_, tuple(model.schemas_))
     return (table.without([column]) if party == owner else table).unclipped().matrix()
+
+
+ShadowArray = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+def draw_members(people: int, size: int, models: int, draw: np.random.Generator) -> Flags:
+    """Who is inside each model: ``size`` of the people, everybody nearly equally often.
+
+    Whoever was inside least often comes first, by lot. So with twice as many people as a model has, who is in one is
+    not in the next.
+    """
+    if not 0 < size < people:
+        raise DataError(
+            "a membership attack needs people who were not among the members, to fit models without each member [DA021]"
+        )
+    inside = np.zeros((models, people), dtype=np.bool_)
+    often = np.zeros(people)
+    for model in inside:
+        chosen = np.argsort(often + draw.random(people))[:size]
+        model[chosen] = True
+        often[chosen] += 1
+    return inside
+
+
+def shadow_models(fit: Callable[[Places], ShadowArray], inside: Flags, progress: Progress = silent) -> ShadowModels:
+    """What models show of everybody; ``fit`` gets the places of the people inside, and answers with what it sees.
+
+    Whether there are models enough for an attack is found out before the first is fitted.
+    """
+    check_inside(inside)
+    seen = []
+    for number, model in enumerate(inside):
+        progress("shadows", number, len(inside))
+        seen.append(fit(np.flatnonzero(model)))
+    progress("shadows", len(inside), len(inside))
+    return ShadowModels(np.stack(seen), inside)
+
+
+def fit_shadows(
+    model: Estimator,
+    pool: Mapping[str, Table],
+    size: int,
+    models: int,
+    *,
+    seed: int,
+    see: See = confidence,
+    progress: Progress = silent,
+    stream: Stream | None = None,
+) -> ShadowModels:
+    """Shadow models of a fitted model, each simulated with ``size`` people of the pool, and what they show of all.
+
+    The rows of the pool's tables must be the same people in the same order. ``seed`` says who is in which model; noise
+    comes from ``stream``, a fresh one unless it is given.
+    """
+    roster = Roster(dict(model.schemas_), model.privacy_.trust)
+    task, noise = plan_shadows(model, roster), stream or Stream.fresh()
+    draw = np.random.default_rng(seed)
+    inside = draw_members(next(iter(pool.values())).rows, size, models, draw)
+
+    def fit(places: Places) -> ShadowArray:
+        order = draw.permutation(places)  # batches may follow the order, which must not tell who was left out
+        some = {party: table.take_rows(order) for party, table in pool.items()}
+        return see(views_of(model).fresh(model).simulate(some, roster, noise, task=task), pool)
+
+    return shadow_models(fit, inside, progress)
+
+
+def plan_shadows(model: Estimator, roster: Roster) -> Any:
+    """The task of a model, planned once for all; ``None`` where it depends on the number of rows of a table."""
+    try:
+        return views_of(model).fresh(model).plan(roster)
+    except StudyError:
+        return None  # a model that really cannot be planned says so when it is simulated

@@ -9,12 +9,12 @@ weights stay with their parties unless they are released, which is one more nois
 
 Reading order:
 
-- ``model``: ``GLM``, which a data scientist calls; ``plan``, ``tuning``: its public task; ``preflight``: what it says.
+- ``model``: ``GLM``, which a data scientist calls; ``planning``, ``planning``: its public task; ``preflight``: what it says.
 - ``exchange/``: Algorithm 1: the task, a program for each side, the fits; ``losses/``: families and labels.
-- ``sensitivity_exchange``, ``sensitivity_alternating``: how far one person moves the messages of a whole run;
-  ``guarantees``: what that promises to whom.
-- ``fitted``, ``kept``, ``export``: the fitted model and what parties keep.
+- ``sensitivity``, ``sensitivity``: how far one person moves the messages of a whole run;
+  ``preflight``: what that promises to whom.
+- ``fitted``, ``kept_weights``, ``fitted``: the fitted model and what parties keep.
 - ``kept_scores/``: scores of new people by kept weights, a study of its own.
 - ``report``: how a person sees the result.
-- ``audit_messages``, ``audit_times``: the games.
+- ``audit``, ``audit``: the games.
 """

@@ -1,4 +1,7 @@
-"""A fitted generalised linear model: weights that were released, or weights that the parties keep."""
+"""Released generalised linear models for people who do not have this library.
+
+A fitted generalised linear model: weights that were released, or weights that the parties keep.
+"""
 
 from __future__ import annotations
 
@@ -13,39 +16,95 @@ from numpy.typing import NDArray
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
-from colonnade.kinds.glm import export as glm_export, kept as glm_kept, plan as glm_plan
-from colonnade.kinds.glm.exchange.programs import Outcome
-from colonnade.kinds.glm.exchange.sides import KeptWeights
-from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.kinds.glm.guarantees import Guarantees
-from colonnade.kinds.glm.kept import Everyone
-from colonnade.kinds.glm.losses.labels import NAMES, Family, family_for
-from colonnade.models import metrics as glm_metrics
+from colonnade.kinds.glm import kept_weights as glm_kept, planning as glm_plan
+from colonnade.kinds.glm.families import NAMES, Family, family_for
+from colonnade.kinds.glm.kept_weights import AllKeptWeights
+from colonnade.kinds.glm.preflight import Guarantees
+from colonnade.kinds.glm.programs import ExchangeOutcome
+from colonnade.kinds.glm.sides import KeptWeights
+from colonnade.kinds.glm.task import Exchange
+from colonnade.models import assessment as glm_metrics
 from colonnade.models.assessment import Assessment
-from colonnade.models.design import Design
-from colonnade.models.exported import means_scored
+from colonnade.models.classifier_mixin import ClassifierMixin
+from colonnade.models.design import LabelDesign
 from colonnade.models.linear_model import LinearModel
-from colonnade.models.newcomers import Given, Matrix, People, table_of
-from colonnade.models.onnx_graph import Graph
+from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
+from colonnade.models.onnx_export import OnnxGraph, add_means
 from colonnade.models.pictures import noise_picture
-from colonnade.models.predicting import Deciding
-from colonnade.models.saved import count, epsilons, facts, numbers, size, texts, word
-from colonnade.tables.centred import Centred
+from colonnade.models.serialization import (
+    read_array,
+    read_count,
+    read_epsilons,
+    read_facts,
+    read_size,
+    read_text,
+    read_texts,
+)
+from colonnade.models.sklearn_export import ENCODED, SCORE, UNIT, LinearWeights
+from colonnade.tables.centring import ColumnCentring
+
+_WITHIN = "where a score counts as {low!r} at least and {high!r} at most"
+HOW_TO_SCORE = {
+    "logistic": "the second class has chance 1 / (1 + exp(-score))",
+    "svm": "the second class is predicted where the score is positive",
+    "linear": f"{UNIT}, cut off at its bounds",
+    "poisson": f"the expected count is exp(score), {_WITHIN}",
+    "gamma": f"the expected amount is exp(score), {_WITHIN}",
+}
+
+
+def how_to_score(family: Family) -> str:
+    """In words, how predictions follow from released weights; logarithms of means stay within a region."""
+    low, high = _region(family)
+    return f"{SCORE}; {HOW_TO_SCORE[family.name].format(low=low, high=high)}. {ENCODED}"
+
+
+def describe_family(family: Family) -> dict[str, Any]:
+    """The loss as plain values: its slopes are divided by ``scale``, and ``region`` is where a predictor counts."""
+    names = ("slope_bound", "reach", "low", "high", "centre", "scale")
+    region = list(_region(family)) if family.name in ("poisson", "gamma") else None
+    return {"name": family.name, "region": region} | {name: getattr(family, name) for name in names}
+
+
+def _region(family: Family) -> tuple[float, float]:
+    return family.centre - family.reach, family.centre + family.reach
+
+
+def margins(weights: LinearWeights, classes: NDArray[Any]) -> Any:
+    """A fitted ``LinearSVC`` of scikit-learn with these weights."""
+    # Imported here because importing scikit-learn is slow.
+    from sklearn.svm import LinearSVC
+
+    made = weights.copy_into(LinearSVC())
+    made.classes_ = classes
+    return made
+
+
+def positive_mean(weights: LinearWeights, family: str) -> Any:
+    """A fitted ``PoissonRegressor`` or ``GammaRegressor``; predictions are not cut off at the label's bounds."""
+    from sklearn.linear_model import GammaRegressor, PoissonRegressor
+
+    made = weights.copy_into_regressor(PoissonRegressor() if family == "poisson" else GammaRegressor())
+    made._base_loss = made._get_loss()  # what fit would have chosen: predict takes the inverse link from it
+    return made
+
 
 CLASSES = ("logistic", "svm")
 Vector = NDArray[np.float64]
 
 
-class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Outcome | Everyone]):
+class FittedGLM(
+    ClassifierMixin[Exchange, ExchangeOutcome | AllKeptWeights], LinearModel[Exchange, ExchangeOutcome | AllKeptWeights]
+):
     """A fitted generalised linear model: its weights, predictions and promises."""
 
     keeps = "weights"
     saved: ClassVar = {
-        "feature_names_in": texts,
-        "method": word,
-        "noise_std": size,
-        "plan": facts,
-        "protection": epsilons,
+        "feature_names_in": read_texts,
+        "method": read_text,
+        "noise_std": read_size,
+        "plan": read_facts,
+        "protection": read_epsilons,
     }
     family: str
     family_options: Mapping[str, Any] | None
@@ -98,7 +157,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
                 f"the weights of {', '.join(missing)} are kept there and not in this process: ask for scores by "
                 "joint_scores, or fit with release=True [ST107]"
             )
-        return glm_kept.combined(self.kept_, self.family_, self.design_)
+        return glm_kept.combine_weights(self.kept_, self.family_, self.design_)
 
     def kept_rows(self, party: str, source: Any) -> tuple[Matrix, Vector]:
         """One party's centred rows with the constant, and the weights that it kept for them."""
@@ -110,7 +169,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         schema = self._feature_schema(party)
         rows = np.zeros((len(source), 0))
         if schema is not None:
-            rows = Centred(schema).features(table_of(source, schema)).matrix()
+            rows = ColumnCentring(schema).centre_features(table_of(source, schema)).matrix()
         return np.hstack([rows, np.full((len(rows), 1), glm_plan.INTERCEPT)]), self.kept_[party].weights
 
     def save_kept(self, path: str | Path, party: str | None = None) -> Path:
@@ -131,7 +190,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         self.kept_[kept.party] = kept
         return kept.party
 
-    def kept(self) -> bytes:
+    def kept_content(self) -> bytes:
         """This party's own weights as the content of a file; a party of a study has those of nobody else."""
         (own,) = self.kept_.values()
         return glm_kept.content(own, self._columns(own.party), self.digest)
@@ -142,7 +201,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         return self._view
 
     def _columns(self, party: str) -> tuple[str, ...]:
-        return self.design_.centred(party).feature_names
+        return self.design_.centred_columns(party).feature_names
 
     @property
     def digest(self) -> str:
@@ -162,7 +221,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
 
     # --- predictions
 
-    def family_of(self, design: Design) -> Family:
+    def family_of(self, design: LabelDesign) -> Family:
         """The loss of the next fit, with its bounds."""
         return _family(self.family, self.family_options, design)
 
@@ -198,7 +257,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
             raise StudyError("a threshold is for classes, and this model predicts numbers [ST110]")
         return self.family_.mean(self.own_scores(scores))
 
-    def decision_function(self, X: People, **given: Unpack[Given]) -> Vector:
+    def decision_function(self, X: People, **given: Unpack[ReadingOptions]) -> Vector:
         """The linear predictor of each person."""
         found: Vector = self.scores(X, **given)[:, 0]
         return found
@@ -211,11 +270,11 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         chance = family.mean(self.own_scores(scores))
         return np.column_stack([1 - chance, chance])
 
-    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
+    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[ReadingOptions]) -> float:
         """Classes: the share predicted. Numbers: the part of the deviance explained, for ``linear`` R^2."""
-        return self.rated(*self.compared(X, y, **given))
+        return self.rate(*self.compare_labels(X, y, **given))
 
-    def rated(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
+    def rate(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
         """How good predictions are for these labels."""
         if (family := self.family_.name) in CLASSES:
             return glm_metrics.accuracy(true, predicted)
@@ -242,20 +301,20 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         how = f"by {self.method_}, {epochs} epoch{'s' if epochs > 1 else ''}"
         return f"{family} model of {self.label_} on {self.n_features_in_} columns over messages, {how}"
 
-    def pictured(self) -> Picture:
+    def picture(self) -> Picture:
         """The released weights; of weights that parties keep, the noise of the messages they follow from."""
         if self.has_public_weights:
-            return super().pictured()
+            return super().picture()
         return noise_picture(self.plan_["deviations"], "each number of a message")
 
     @property
     def how_to_score(self) -> str:
         """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
-        return glm_export.how_to_score(self.family_)
+        return how_to_score(self.family_)
 
     def to_json(self) -> dict[str, Any]:
         """Everything somebody needs to use a released model without this library, as plain values."""
-        return super().to_json() | {"family": glm_export.described(self.family_)}
+        return super().to_json() | {"family": describe_family(self.family_)}
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator of the released weights; predictions are not cut off at the label's bounds.
@@ -268,21 +327,21 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         if family in ("logistic", "linear"):
             return super().to_sklearn()
         if family == "svm":
-            return glm_export.margins(self.weights, self.classes_)
-        return glm_export.positive_mean(self.weights, family)
+            return margins(self.weights, self.classes_)
+        return positive_mean(self.weights, family)
 
-    def scored_in_graph(self, graph: Graph, scores: str) -> None:
+    def scored_in_graph(self, graph: OnnxGraph, scores: str) -> None:
         """Give out, in an ONNX graph, what linear predictors predict."""
         if self.family_.name == "logistic":
             unit, zero = self.own_unit
             super().scored_in_graph(graph, graph.of("Div", graph.of("Sub", scores, zero), unit))
         else:
-            means_scored(graph, scores, self.family_, self.own_unit)
+            add_means(graph, scores, self.family_, self.own_unit)
 
-    def learned(self) -> dict[str, Any]:
+    def learned_values(self) -> dict[str, Any]:
         """What everybody may know, as plain values; kept weights are never included."""
         slopes, offsets = (None, None) if self._released is None else (part.tolist() for part in self._released)
-        others = super().learned()
+        others = super().learned_values()
         names = {"feature_names_in": others.pop("feature_names_in")}
         return names | {"coef": slopes, "intercept": offsets} | others
 
@@ -291,7 +350,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         super().restore(learned)
         self.kept_, self._released = {}, None
         if learned["coef"] is not None:
-            slopes, offsets = (numbers(learned[name]) for name in ("coef", "intercept"))
+            slopes, offsets = (read_array(learned[name]) for name in ("coef", "intercept"))
             self._released = slopes, offsets
             if slopes.shape != (1, len(self.feature_names_in_)) or offsets.shape != (1,):
                 raise ValueError("weights and names do not belong together [VA022]")
@@ -304,14 +363,19 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         plan, others = self.plan_, set(self.schemas_) - {self.design_.owner}
         bounds = {"row_norm", "score_clip", "drift"}
         fits = plan["family"] == self.family_.name and plan["active"] == self.design_.owner
-        fits = fits and plan["release"] is self.parameters_["release"] and count(plan["epochs"]) and count(plan["rows"])
+        fits = (
+            fits
+            and plan["release"] is self.parameters_["release"]
+            and read_count(plan["epochs"])
+            and read_count(plan["rows"])
+        )
         if not fits or set(plan["senders"]) != others:
             raise ValueError("the plan and the model do not belong together [VA024]")
         for sender in plan["senders"].values():
-            if set(sender) != bounds or not all(size(value) >= 0 for value in sender.values()):
+            if set(sender) != bounds or not all(read_size(value) >= 0 for value in sender.values()):
                 raise ValueError("the bounds of a sender are no numbers [VA025]")
 
 
-def _family(name: str, options: Mapping[str, Any] | None, design: Design) -> Family:
+def _family(name: str, options: Mapping[str, Any] | None, design: LabelDesign) -> Family:
     glm_plan.one_of("family", name, NAMES)
-    return family_for(name, design.declared, **glm_plan.options(options))
+    return family_for(name, design.declared, **glm_plan.family_options(options))

@@ -10,21 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.glm import kept as glm_kept, plan as glm_plan, preflight
-from colonnade.kinds.glm.exchange import programs as exchange
-from colonnade.kinds.glm.exchange.programs import Outcome
-from colonnade.kinds.glm.exchange.task import Exchange
+from colonnade.kinds.glm import kept_weights as glm_kept, planning as glm_plan, preflight, programs as exchange
+from colonnade.kinds.glm.families import labels_for
 from colonnade.kinds.glm.fitted import CLASSES, FittedGLM
-from colonnade.kinds.glm.guarantees import Guarantees, protection
-from colonnade.kinds.glm.kept import Everyone
-from colonnade.kinds.glm.kept_scores.model import KeptScores
-from colonnade.kinds.glm.losses.labels import labels_for
-from colonnade.kinds.glm.plan import Choices, FamilyOptions, Setting
-from colonnade.models.assessment import Assessment, assess
+from colonnade.kinds.glm.kept_scores import KeptScores
+from colonnade.kinds.glm.kept_weights import AllKeptWeights
+from colonnade.kinds.glm.planning import FamilyOptions, GLMChoices, GLMSetting
+from colonnade.kinds.glm.preflight import Guarantees, protection
+from colonnade.kinds.glm.programs import ExchangeOutcome
+from colonnade.kinds.glm.task import Exchange
+from colonnade.models.assessment import Assessment, assess_chances
+from colonnade.models.classifier_mixin import Threshold, check_threshold
 from colonnade.models.design import split_label
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Given, Matrix, People
-from colonnade.models.outlook import Outlook
+from colonnade.models.new_rows import Matrix, People, ReadingOptions
 from colonnade.models.parameters import (
     FINITE,
     LIMITS_ROWS,
@@ -37,15 +36,14 @@ from colonnade.models.parameters import (
     at_most,
     check_whole,
 )
-from colonnade.models.planner import Details
-from colonnade.models.predicted import JointScores
-from colonnade.models.predicting import Threshold, check_threshold
-from colonnade.models.roster import Roster
+from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.sample_size import SampleSizeForecast
+from colonnade.models.score_result import JointScores
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
-from colonnade.tables.centred import Centred
+from colonnade.tables.centring import ColumnCentring
 
 _MOST_ROWS = 2**31
 
@@ -116,31 +114,31 @@ class GLM(FittedGLM):
             raise StudyError(
                 "rows is missing: say how many people all parties hold, a public number that bounds rest on [ST128]"
             )
-        return self.planned(roster, self.rows)
+        return self.plan_for_rows(roster, self.rows)
 
-    def planned(self, roster: Roster, rows: int) -> Exchange:
+    def plan_for_rows(self, roster: Roster, rows: int) -> Exchange:
         """The task for a public number of rows."""
         choices, setting = self.choices(), self.setting(roster, rows)
-        return glm_plan.planned(choices, setting, parse_budgets(self.epsilon, self.delta, setting.trust))
+        return glm_plan.plan_exchange(choices, setting, parse_budgets(self.epsilon, self.delta, setting.trust))
 
-    def choices(self) -> Choices:
+    def choices(self) -> GLMChoices:
         """The parameters, checked."""
-        return Choices.of(self)
+        return GLMChoices.of(self)
 
-    def setting(self, roster: Roster, rows: int) -> Setting:
+    def setting(self, roster: Roster, rows: int) -> GLMSetting:
         """The public setting: who holds which columns, the family, and the number of rows."""
         roster.require_known_members("a generalised linear model over messages")
         check_whole("rows", rows, 1, _MOST_ROWS)
         check_threshold(self.threshold, released=False)
         design = self.design(roster.schemas)
         trust = Trust(tuple(roster.schemas), (), 0)
-        return Setting(design.feature_blocks, design.owner, self.family_of(design), trust, int(rows))
+        return GLMSetting(design.feature_blocks, design.owner, self.family_of(design), trust, int(rows))
 
-    def details(self, task: Exchange, statement: Statement) -> Details:
+    def details(self, task: Exchange, statement: Statement) -> PlanDetails:
         """Figures of each party, and every promise that the table of observers does not make."""
-        return preflight.messages(task, statement, guessed=self._guessed(task))
+        return preflight.exchange_details(task, statement, guessed=self._guessed(task))
 
-    def outlook(self, roster: Roster, task: Exchange, rows: int | None) -> Outlook | None:
+    def outlook(self, roster: Roster, task: Exchange, rows: int | None) -> SampleSizeForecast | None:
         """How much of what the others' columns add is lost in noise, where parameters rest on a public guess of it."""
         return preflight.outlook(task) if self._guessed(task) else None
 
@@ -159,39 +157,39 @@ class GLM(FittedGLM):
         """The task for these people; they are counted if ``rows`` is not given."""
         self.choices()
         self.setting(people.roster, 1)  # everything is checked before tables are read
-        return self.planned(people.roster, people.common_rows() if self.rows is None else self.rows)
+        return self.plan_for_rows(people.roster, people.common_rows() if self.rows is None else self.rows)
 
-    def outcome(self, outcomes: Mapping[str, Any], task: Exchange) -> Everyone:
+    def outcome(self, outcomes: Mapping[str, Any], task: Exchange) -> AllKeptWeights:
         """The weights of all parties, where all of them run in one process."""
-        return Everyone.of(outcomes, task)
+        return AllKeptWeights.of(outcomes, task)
 
-    def owner(self, me: Owner, table: Table, task: Exchange) -> Outcome:
+    def owner(self, me: Owner, table: Table, task: Exchange) -> ExchangeOutcome:
         """An owner's program; a label that does not fit the family is refused before anything is sent."""
         ordered = table.sorted_by_id()
         centred, labels = self._rows(me.name, ordered, task)
-        return exchange.owner(me, centred.features(ordered), labels, task)
+        return exchange.owner(me, centred.centre_features(ordered), labels, task)
 
     def simulate(
         self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Exchange | None = None
     ) -> Self:
         """Fit in one place, without the protocol; the number of rows is that of the tables if ``rows`` is not given."""
         if task is None and self.rows is None:
-            task = self.planned(roster, next(iter(tables.values())).rows)
+            task = self.plan_for_rows(roster, next(iter(tables.values())).rows)
         return super().simulate(tables, roster, stream, task=task)
 
-    def simulated(self, tables: Mapping[str, Table], task: Exchange, stream: Stream) -> Everyone:
+    def simulate_result(self, tables: Mapping[str, Table], task: Exchange, stream: Stream) -> AllKeptWeights:
         """What all parties would keep and release; the rows of all tables are the same people in the same order."""
         parts = {party: self._rows(party, tables[party], task) for party in task.owners}
         labels = parts[task.active][1]
         assert labels is not None  # noqa: S101 - for the type checker; the active party has them
-        matrices = {party: centred.features(tables[party]).matrix() for party, (centred, _) in parts.items()}
-        return Everyone(*exchange.simulate(matrices, labels, task, stream))
+        matrices = {party: centred.centre_features(tables[party]).matrix() for party, (centred, _) in parts.items()}
+        return AllKeptWeights(*exchange.simulate(matrices, labels, task, stream))
 
-    def _rows(self, party: str, table: Table, task: Exchange) -> tuple[Centred, NDArray[np.float64] | None]:
+    def _rows(self, party: str, table: Table, task: Exchange) -> tuple[ColumnCentring, NDArray[np.float64] | None]:
         owner, column = split_label(self.label, task.owners)
         if party != owner:
-            return Centred(table.schema), None
-        centred, declared = Centred(table.schema, column), table.schema.columns[column]
+            return ColumnCentring(table.schema), None
+        centred, declared = ColumnCentring(table.schema, column), table.schema.columns[column]
         where, alone, mapped = f"{table.source}: column {column!r}", table.select([column]), table.misfits == "map"
         if (beyond := alone.report.total_clipped) and not mapped:
             raise DataError(
@@ -201,29 +199,31 @@ class GLM(FittedGLM):
         encoded = centred.labels(table)
         return centred, labels_for(task.family, declared, encoded, where=where, rows=table.row_numbers, rounded=mapped)
 
-    def conclude(self, roster: Roster, task: Exchange, result: Outcome | Everyone) -> Self:
+    def conclude(self, roster: Roster, task: Exchange, result: ExchangeOutcome | AllKeptWeights) -> Self:
         """Make this model a fitted one, from what the parties keep and release."""
         self.method_, self.noise_std_ = task.method, task.noise_std
         self.plan_ = task.facts | {"senders": glm_plan.senders(task), "fit": result.fit}
         super().conclude(roster, task, result)
         self.protection_ = protection(self.privacy_)
         released = result.released
-        self.bar(*((None, None) if released is None else glm_kept.release_bars(released, task, self.design_)))
+        self.set_error_bars(
+            *((None, None) if released is None else glm_kept.release_bars(released, task, self.design_))
+        )
         return self
 
-    def finish(self, result: Outcome | Everyone) -> None:
+    def finish(self, result: ExchangeOutcome | AllKeptWeights) -> None:
         """Set the released weights, and those of the kept weights that this process has."""
         design = self.design_
         self.kept_, self._view = dict(result.held), self._viewed(result)
         self.feature_names_in_ = design.features
         released = result.released
-        self._released = None if released is None else glm_kept.combined(released, self.family_, design)
+        self._released = None if released is None else glm_kept.combine_weights(released, self.family_, design)
 
-    def _viewed(self, result: Outcome | Everyone) -> Assessment | None:
+    def _viewed(self, result: ExchangeOutcome | AllKeptWeights) -> Assessment | None:
         if self.family_.name not in CLASSES or (found := result.in_sample) is None:
             return None
         labels, scores = found
-        return assess(labels > 0, self.family_.mean(scores))
+        return assess_chances(labels > 0, self.family_.mean(scores))
 
     def summary(self) -> list[str]:
         """What was fitted, released weights, and what the messages tell; weights that parties keep are not shown."""
@@ -243,7 +243,7 @@ class GLM(FittedGLM):
         *,
         epsilon: float | None = None,
         exact: bool = False,
-        **given: Unpack[Given],
+        **given: Unpack[ReadingOptions],
     ) -> float:
         """Classes: the share predicted. Numbers: the part of the deviance explained, for ``linear`` R^2.
 
@@ -256,7 +256,7 @@ class GLM(FittedGLM):
         if self._as_held(exact, given):
             return super().score(X, y, **given)
         true, scores = self._played(X, y, epsilon, given)
-        return self.rated(true, self.answers(scores))
+        return self.rate(true, self.answers(scores))
 
     def assess(
         self,
@@ -266,15 +266,15 @@ class GLM(FittedGLM):
         of: Any = None,
         epsilon: float | None = None,
         exact: bool = False,
-        **given: Unpack[Given],
+        **given: Unpack[ReadingOptions],
     ) -> Assessment:
         """How good the chances are for people whose labels the caller has; for kept weights see :meth:`score`."""
         if self._as_held(exact, given) or not hasattr(self, "classes_"):
             return super().assess(X, y, of=of, **given)
         true, scores = self._played(X, y, epsilon, given)
-        return self.assessed(true, self.chances(scores), of)
+        return self.assess_chances(true, self.chances(scores), of)
 
-    def _as_held(self, exact: bool, given: Given) -> bool:
+    def _as_held(self, exact: bool, given: ReadingOptions) -> bool:
         """Whether people are predicted by the weights that this process has, without a question."""
         self._check_fitted()
         if given.get("encoded") and not (exact or self.has_public_weights):
@@ -285,7 +285,7 @@ class GLM(FittedGLM):
         return exact or self.has_public_weights
 
     def _played(
-        self, X: People, y: NDArray[Any] | None, epsilon: float | None, given: Given
+        self, X: People, y: NDArray[Any] | None, epsilon: float | None, given: ReadingOptions
     ) -> tuple[NDArray[Any], Matrix]:
         """The labels of people, and what a question about them would let the party with the label predict."""
         people = self.people(X, labelled=y is None, **given)
@@ -304,9 +304,9 @@ class GLM(FittedGLM):
         """Scores of new people, of whom each party holds its columns; only the party with the label receives them.
 
         Every other party sends its clipped scores with noise, and each question is charged again; see
-        :class:`~colonnade.kinds.glm.kept_scores.model.KeptScores`.
+        :class:`~colonnade.kinds.glm.kept_scores.KeptScores`.
         """
-        return KeptScores(self, epsilon=epsilon, delta=delta).asked(people)
+        return KeptScores(self, epsilon=epsilon, delta=delta).ask(people)
 
 
 def _first_clipped(table: Table) -> int:

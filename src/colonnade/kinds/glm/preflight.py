@@ -1,27 +1,178 @@
-"""What a pre-flight says about models over messages with noise, and about scores by them: figures and text."""
+"""What an exchange tells and promises, before it runs: figures, and every promise for each thing that can be seen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from colonnade.kinds.glm.exchange.bounds import Side
-from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.kinds.glm.guarantees import Guarantees
-from colonnade.kinds.glm.plan import multiplier
-from colonnade.kinds.glm.tuning import suggest
-from colonnade.models.outlook import ENOUGH_OF_A_PART, Outlook, two_digits
-from colonnade.models.planner import Details
-from colonnade.privacy import Statement
+from colonnade.kinds.glm.planning import multiplier, suggest
+from colonnade.kinds.glm.task import Exchange, ExchangeSide
+from colonnade.models.planner import PlanDetails
+from colonnade.models.sample_size import ENOUGH_OF_A_PART, SampleSizeForecast, two_digits
+from colonnade.privacy import Event, Observer, Statement, epsilon, views
+from colonnade.privacy.events import unwrap
+from colonnade.privacy.releases import SquaredRelease
+from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, format_rounded_up
 
 if TYPE_CHECKING:
-    from colonnade.kinds.glm.kept_scores.task import KeptScoresTask
+    from colonnade.kinds.glm.kept_scores import KeptScoresTask
+
+JOINT = "post-processing"
+EAVESDROPPER = "eavesdropper on every channel"
+NOTHING = "nothing is released"
+_WIDTH = 108
+_GUARANTEE_HEADS = ("what is seen", "by whom", "tells about", "epsilon", "delta", "status")
+_TEXTS = 3  # the first ones
+_NARROW = 12
+_NUMBERS = ("epsilon", "delta")
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """One promise: ``what`` the ``observer`` sees tells at most this epsilon and delta ``about`` something."""
+
+    what: str
+    observer: str
+    about: str
+    epsilon: float
+    delta: float
+    theorem: str
+    status: str
+
+
+@dataclass(frozen=True)
+class Guarantees(Sequence[Guarantee]):
+    """All promises of one exchange."""
+
+    rows: tuple[Guarantee, ...]
+
+    @classmethod
+    def of(cls, statement: Statement) -> Guarantees:
+        """Everything that the events of an exchange prove; the statement's own observers are among them."""
+        return _guarantees(statement)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Guarantee]:
+        return iter(self.rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.rows[place]
+
+    def besides(self, statement: Statement) -> Guarantees:
+        """The promises that a statement's table of observers does not make; only the analyst is named again."""
+        named = {row.who for row in statement.rows} - {"analyst"}
+        return Guarantees(tuple(row for row in self.rows if row.observer not in named))
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain values for JSON; an infinite epsilon is ``null``."""
+        return [asdict(row) | {"epsilon": None if math.isinf(row.epsilon) else row.epsilon} for row in self.rows]
+
+    def __str__(self) -> str:
+        lines = [_GUARANTEE_HEADS, *(_cells(row) for row in self.rows)]
+        wide = _widths(lines)
+        table = [text for line in lines for text in _wrapped(line, wide)]
+        table.insert(1, "-" * max(len(text) for text in table))
+        for basis in dict.fromkeys(row.theorem for row in self.rows if row.theorem):
+            table += textwrap.wrap(f"rests on: {basis}", _WIDTH, subsequent_indent="  ")
+        return "\n".join(table)
+
+
+def protection(statement: Statement) -> dict[str, float]:
+    """For each party, the epsilon of everything that leaves it, about its columns of one person."""
+    owners = statement.trust.owners
+    return {owner: _published(_about(statement, owner), statement) for owner in owners}
+
+
+@lru_cache(maxsize=16)
+def _guarantees(statement: Statement) -> Guarantees:
+    rows: list[Guarantee] = []
+    for owner in statement.trust.owners:
+        rows += _of_party(statement, owner)
+    rows.append(_proven(statement, "all messages", EAVESDROPPER, "one whole person", statement.events))
+    for row in statement.rows:
+        if row.observer == Observer.analyst():
+            what = _published_things(statement) if row.theorem else NOTHING
+        else:
+            what = "all that it receives"
+        status = NO_GUARANTEE if math.isinf(row.epsilon) else row.status
+        rows.append(Guarantee(what, row.who, row.adjacency.value, row.epsilon, row.delta, row.theorem, status))
+    return Guarantees(tuple(rows))
+
+
+def _published_things(statement: Statement) -> str:
+    released = any(event.name.startswith("weights of ") for event in statement.events)
+    return "all messages and released weights" if released else "all messages"
+
+
+def _of_party(statement: Statement, owner: str) -> Iterator[Guarantee]:
+    """Promises about its messages, about what others compute from them, and about its released weights."""
+    about = f"{owner}'s columns of one person"
+    events = _about(statement, owner)
+    messages = [event for event in events if not event.name.startswith("weights of ")]
+    row = _proven(statement, f"messages of {owner}", f"anybody but {owner}", about, messages)
+    yield row
+    others = "kept weights of all others"
+    yield replace(row, what=others, observer=f"all but {owner}, together", theorem=f"{row.theorem}, {JOINT}")
+    if len(events) > len(messages):
+        what = f"messages and released weights of {owner}"
+        yield _proven(statement, what, "anybody, the analyst too", about, events)
+
+
+def _proven(statement: Statement, what: str, observer: str, about: str, events: Sequence[Event]) -> Guarantee:
+    found = _published(events, statement)
+    theorems = sorted({getattr(unwrap(event), "theorem", "") for event in events} - {""})
+    status = NO_GUARANTEE if math.isinf(found) else PROVEN
+    return Guarantee(what, observer, about, found, statement.delta, ", ".join(theorems), status)
+
+
+def _about(statement: Statement, owner: str) -> list[Event]:
+    return [event for event in statement.events if getattr(unwrap(event), "about", ()) == (owner,)]
+
+
+def _published(events: Sequence[Event], statement: Statement) -> float:
+    """The epsilon of an observer who sees all these events and holds no columns and no noise."""
+    seen = views([_open_to_all(event) for event in events], Observer.coordinator(), statement.trust)
+    return epsilon(seen, statement.delta).epsilon
+
+
+def _open_to_all(event: Event) -> Event:
+    return replace(event, audience=()) if isinstance(event, SquaredRelease) else event
+
+
+def _cells(row: Guarantee) -> tuple[str, ...]:
+    return row.what, row.observer, row.about, format_rounded_up(row.epsilon), repr(float(row.delta)), row.status
+
+
+def _widths(lines: Sequence[tuple[str, ...]]) -> list[int]:
+    """The widths of the columns; if the table is too wide, its widest text columns become narrower."""
+    wide = [max(len(line[k]) for line in lines) for k in range(len(_GUARANTEE_HEADS))]
+    while sum(wide) + 2 * (len(wide) - 1) > _WIDTH and max(wide[:_TEXTS]) > _NARROW:
+        wide[max(range(_TEXTS), key=lambda k: wide[k])] -= 1
+    return wide
+
+
+def _wrapped(line: tuple[str, ...], wide: Sequence[int]) -> Iterator[str]:
+    """One row as lines of text; numbers are aligned to the right."""
+    columns = [textwrap.wrap(cell, width) for cell, width in zip(line, wide, strict=True)]
+    for parts in zip_longest(*columns, fillvalue=""):
+        yield "  ".join(
+            part.rjust(width) if head in _NUMBERS else part.ljust(width)
+            for head, part, width in zip(_GUARANTEE_HEADS, parts, wide, strict=True)
+        ).rstrip()
+
 
 _MOST_PEOPLE = 2**34
-_HEADS = ("party", "sends", "noise", "ridge", "weights within", "scores within", "expected agreement")
+_PARTY_HEADS = ("party", "sends", "noise", "ridge", "weights within", "scores within", "expected agreement")
 
 
-def messages(task: Exchange, statement: Statement, *, guessed: bool) -> Details:
+def exchange_details(task: Exchange, statement: Statement, *, guessed: bool) -> PlanDetails:
     """The parameters, the figures of each party, and every promise that the table of observers does not make.
 
     ``guessed`` says whether parameters follow from a public guess of the signal, which is then shown.
@@ -43,7 +194,7 @@ def messages(task: Exchange, statement: Statement, *, guessed: bool) -> Details:
         f"MODEL, family {task.family.name}, over noised messages; the label is at {task.active}",
         f"what the study leaves open follows from public figures: {_steps(task)}; slopes are clipped to "
         f"{task.message_clip:g} where they are received",
-        *_table([_HEADS, *(_row(side, task.active) for side in sides)]),
+        *_table([_PARTY_HEADS, *(_row(side, task.active) for side in sides)]),
         "noise is its deviation on each number sent; agreement is the squared correlation of a party's scores with",
         "what its columns add, under a public guess of the signal: no promise, and no data was looked at",
         "in the end all weights are published with noise, which is charged besides"
@@ -52,10 +203,10 @@ def messages(task: Exchange, statement: Statement, *, guessed: bool) -> Details:
         "",
         *str(guarantees.besides(statement)).splitlines(),
     ]
-    return Details(task.method, facts, section=tuple(lines))
+    return PlanDetails(task.method, facts, section=tuple(lines))
 
 
-def scores(task: KeptScoresTask) -> Details:
+def question_details(task: KeptScoresTask) -> PlanDetails:
     """Which party sends scores to which, and how much noise they have."""
     senders: list[dict[str, Any]] = [
         {
@@ -77,7 +228,7 @@ def scores(task: KeptScoresTask) -> Details:
         "charged anew each time",
     ]
     facts = {"to": task.active, "model": task.model, "senders": senders}
-    return Details(None, facts, section=tuple(lines))
+    return PlanDetails(None, facts, section=tuple(lines))
 
 
 def _steps(task: Exchange) -> str:
@@ -86,7 +237,7 @@ def _steps(task: Exchange) -> str:
     return f"{task.epochs} epoch{'s' if task.epochs > 1 else ''}{batches}{steps}"
 
 
-def _side(task: Exchange, side: Side, agreement: float | None) -> dict[str, Any]:
+def _side(task: Exchange, side: ExchangeSide, agreement: float | None) -> dict[str, Any]:
     """What one party of an exchange is held to, and what is expected of it; ``None`` where there is no such figure.
 
     Fits in turns are not held to a ball of weights, and the party with the label sends slopes, not scores.
@@ -104,7 +255,7 @@ def _side(task: Exchange, side: Side, agreement: float | None) -> dict[str, Any]
     }
 
 
-def outlook(task: Exchange) -> Outlook:
+def outlook(task: Exchange) -> SampleSizeForecast:
     """How much of what the others' columns add is lost in noise, and with how many people it is half of it."""
 
     def lost(rows: int) -> float:
@@ -116,7 +267,7 @@ def outlook(task: Exchange) -> Outlook:
     while people > 1 and lost(people // 2) <= ENOUGH_OF_A_PART:
         people //= 2
     of = "what the other parties' columns add, as a share of it,"
-    return Outlook(
+    return SampleSizeForecast(
         of, ENOUGH_OF_A_PART, task.rows, lost(task.rows), two_digits(people) if people < _MOST_PEOPLE else None
     )
 

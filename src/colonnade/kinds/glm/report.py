@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from colonnade.drawing.markup import Html, join, named_values, table, tag
-from colonnade.kinds.glm.guarantees import Guarantee
+from colonnade.kinds.glm.preflight import Guarantee
 from colonnade.privacy.observers import COORDINATOR, Trust
-from colonnade.privacy.rows import PROVEN
-from colonnade.report import words
-from colonnade.report.results import coefficients, counts
-from colonnade.report.section import Run, Section
-from colonnade.report.words import counted, mapping, number
+from colonnade.privacy.statement import PROVEN
+from colonnade.report import wording
+from colonnade.report.sections import ReportSection, Run, coefficients, counts
+from colonnade.report.wording import count_noun, mapping, number
 
 if TYPE_CHECKING:
-    from colonnade.kinds.glm.kept_scores.model import KeptScores
+    from colonnade.kinds.glm.kept_scores import KeptScores
     from colonnade.kinds.glm.model import GLM
 
 _NOISE = "Noise, in 2⁻²⁰ of the squared sensitivity"
@@ -35,7 +34,7 @@ _READS = join("analyst", tag("span", "reads the result and nothing else", class_
 
 def title(model: GLM, columns: int) -> str:
     """What was computed, in a few words."""
-    on = f" on {counted(columns, 'column')}" if columns else ""
+    on = f" on {count_noun(columns, 'column')}" if columns else ""
     return f"one {model.family} model over noised messages{on}"
 
 
@@ -57,7 +56,7 @@ def who_saw_what(model: GLM, run: Run, trust: Trust) -> Html:
     active = str(plan.get("active") or "")
     others = [name for name in trust.owners if name != active]
     told = "; everyone's, with noise" if model.release else ""
-    slopes, scores = f"noisy slopes of {active or 'the label'}", f"noisy scores of {words.listed(others)}"
+    slopes, scores = f"noisy slopes of {active or 'the label'}", f"noisy scores of {wording.join_names(others)}"
     rows: list[tuple[object, ...]] = [
         (
             join(name, tag("span", "holds the label", class_="why") if name == active else None),
@@ -80,7 +79,7 @@ def who_saw_what(model: GLM, run: Run, trust: Trust) -> Html:
 def who_saw_scores(model: KeptScores, run: Run, trust: Trust) -> Html:
     """What each role saw, where one party receives scores by weights that each party keeps."""
     to = model.recipient
-    others = words.listed([name for name in trust.owners if name != to])
+    others = wording.join_names([name for name in trust.owners if name != to])
     rows: list[tuple[object, ...]] = []
     for name in trust.owners:
         who = join(name, tag("span", "is told the scores", class_="why") if name == to else None)
@@ -105,7 +104,7 @@ def _lead(model: GLM) -> Html:
     kept = "Each party keeps its own weights, in its kept.json and nowhere else: this report holds none of them."
     if model.release:
         kept = "Each party keeps its own weights; those below were published with noise, which was charged besides."
-    columns = counted(len(model.feature_names_in_), "column")
+    columns = count_noun(len(model.feature_names_in_), "column")
     return tag("p", f"{people} {model.plan_['family']} model of {model.label_} on {columns}. {kept}")
 
 
@@ -157,7 +156,7 @@ def _promise(row: Guarantee) -> tuple[object, ...]:
     look = "good" if row.status == PROVEN else "warn"
     basis = tag("span", *(tag("span", text, class_="why") for text in row.theorem.split(", ") if text), class_="all")
     status = tag("span", row.status, class_=look)
-    return (row.what, row.observer, row.about, tag("strong", words.epsilon(row.epsilon)), basis, status)
+    return (row.what, row.observer, row.about, tag("strong", wording.epsilon(row.epsilon)), basis, status)
 
 
 def _plain(value: object) -> str | None:
@@ -165,10 +164,10 @@ def _plain(value: object) -> str | None:
     return None if found is None else f"{found:,.4g}"
 
 
-SECTION: Section[GLM] = Section(
+SECTION: ReportSection[GLM] = ReportSection(
     title, exchange, columns=lambda model: len(model.feature_names_in_), seen=who_saw_what, noise=_NOISE
 )
-SCORES: Section[KeptScores] = Section(
+SCORES: ReportSection[KeptScores] = ReportSection(
     title=lambda model, columns: f"predictions for {model.recipient} by weights that each of them keeps",
     result=counts,
     columns=lambda model: 0,

@@ -13,6 +13,6 @@ Reading order:
 - :mod:`colonnade.protocols.moments`: the task and programs of second moments, which regression and split share.
 - ``directions/``: the task, programs and public search of wide tables; ``sensitivity``: how far one person moves them.
 - ``component_errors``: what noise did to the components; ``report``, ``pictures``: how a person sees the result.
-- ``audit_moments``, ``audit_directions``: the games.
+- ``audit``, ``audit``: the games.
 - ``evaluation``: beside a trusted curator and local noise, for experiments.
 """

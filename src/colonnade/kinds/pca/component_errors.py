@@ -13,9 +13,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.pca.directions.search import NoisyProducts
+from colonnade.kinds.pca.subspace_iteration import NoisyProducts
 from colonnade.models.estimates import NORMAL_95
-from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import NoisyMoments
 
 Matrix = NDArray[np.float64]
 
@@ -27,14 +27,14 @@ _MOST_UNSEEN = 0.25
 
 
 @dataclass(frozen=True)
-class Noise:
+class EntryNoise:
     """The noise on an entry of the diagonal of X'X / n (elsewhere it is smaller by the root of 2), and on the count."""
 
     entry: float
     count: float
 
     @classmethod
-    def of(cls, result: NoisyMoments | NoisyProducts) -> Noise:
+    def of(cls, result: NoisyMoments | NoisyProducts) -> EntryNoise:
         """That of a release, and no less than that of rounding to the grid."""
         rounding = max(0.0, result.largest) / float(result.task.gamma) ** 2
         entry, counted = math.hypot(result.entry_deviation, math.sqrt(rounding)), float(result.sum_deviations[-1])
@@ -42,7 +42,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Errors:
+class ComponentErrors:
     """What noise leaves unknown of each kept component.
 
     ``first`` and ``last`` are the components that it cannot be told apart from. ``angles`` are degrees between a
@@ -75,14 +75,14 @@ class _Spectrum:
     unseen: Matrix
 
 
-def errors(
+def component_errors(
     result: NoisyMoments | NoisyProducts,
     spectrum: tuple[Matrix, Matrix],
     components: Matrix,
     variances: Matrix,
     *,
     center: bool,
-) -> Errors:
+) -> ComponentErrors:
     """The errors of components and of their variances, as a model found them in what was published.
 
     ``spectrum`` are all variances that were released, in rising order, and their directions as columns.
@@ -95,17 +95,17 @@ def errors(
     values[:count], vectors[:, :count] = np.where(variances > 0, variances, values[:count]), components.T
     # Around the means a direction v is (v, -v'mean / constant) in the released matrix, whose last column is constant.
     shifts = -(result.means @ vectors) / result.constant if center else np.zeros(len(values))
-    return _errors(_Spectrum(values, vectors, shifts, unseen), Noise.of(result), count)
+    return _errors(_Spectrum(values, vectors, shifts, unseen), EntryNoise.of(result), count)
 
 
 def mean_deviations(result: NoisyMoments | NoisyProducts) -> Matrix:
     """The deviation of each mean: a noisy sum, divided by a noisy count."""
     summed = result.sum_deviations[:-1]
-    found: Matrix = np.hypot(summed / (result.constant * result.count), result.means * Noise.of(result).count)
+    found: Matrix = np.hypot(summed / (result.constant * result.count), result.means * EntryNoise.of(result).count)
     return found
 
 
-def _errors(all_: _Spectrum, noise: Noise, count: int) -> Errors:
+def _errors(all_: _Spectrum, noise: EntryNoise, count: int) -> ComponentErrors:
     groups = _together(all_, noise)[:count]
     found = [_error(all_, noise, i, *group) for i, group in enumerate(groups)]
     deviations, low, high = (np.array(each) for each in zip(*(one[0] for one in found), strict=True))
@@ -113,11 +113,11 @@ def _errors(all_: _Spectrum, noise: Noise, count: int) -> Errors:
     reach = NORMAL_95 * variances
     ends = np.maximum(middles - reach, 0.0), np.maximum(middles + reach, 0.0)
     first, last = [one[0] for one in groups], [one[1] - 1 for one in groups]
-    return Errors(deviations, low, high, variances, *ends, first, last, angles)
+    return ComponentErrors(deviations, low, high, variances, *ends, first, last, angles)
 
 
 def _error(
-    all_: _Spectrum, noise: Noise, i: int, first: int, end: int
+    all_: _Spectrum, noise: EntryNoise, i: int, first: int, end: int
 ) -> tuple[tuple[Matrix, Matrix, Matrix], tuple[float, float, float]]:
     """Deviation and ends of the interval of each loading; then of the variance, its middle, and the angle."""
     width, alone = len(all_.values), end - first == 1
@@ -154,7 +154,7 @@ def _error(
     return (spread, *ends), (float(own), level, angle)
 
 
-def _together(all_: _Spectrum, noise: Noise) -> list[tuple[int, int]]:
+def _together(all_: _Spectrum, noise: EntryNoise) -> list[tuple[int, int]]:
     """For each component, where those begin and end that follow each other so closely that noise may bridge them."""
     values, unseen = all_.values, float(all_.unseen.sum())
     # What was never asked for counts as zero: a variance that noise may have made from it is among the last.

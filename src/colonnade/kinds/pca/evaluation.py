@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.pca.model import PCA, Task, top_eigenvectors
-from colonnade.models.roster import Roster
-from colonnade.privacy.noise.grid import Grid
-from colonnade.privacy.routes.gaussian import gaussian_mu
+from colonnade.models.planner import Roster
+from colonnade.privacy.accounting.gaussian import gaussian_mu
+from colonnade.privacy.noise.local_mechanisms import Grid
 from colonnade.randomness import Stream
 
 Matrix = NDArray[np.float64]
@@ -100,7 +100,7 @@ def captured_by_pca(
     stream: Stream | None = None,
 ) -> float:
     """Variance captured by one draw of the private PCA, noise and rounding included; ``task`` if it is planned."""
-    planned = task or model.as_asked(roster)
+    planned = task or model.plan_as_requested(roster)
     model.finish(planned.programs.simulate(tables, planned, stream or Stream.fresh()))
     joint = np.hstack([tables[owner] for owner in roster.schemas])
     return variance_captured(joint, model.components_, center=model.center)
@@ -126,7 +126,7 @@ def compare(
     def private(epsilon: float | dict[str, float]) -> float:
         model = PCA(n_components, epsilon=epsilon, delta=delta, center=center, gamma=gamma)
         if (said := str(epsilon)) not in planned:
-            planned[said] = model.as_asked(roster)
+            planned[said] = model.plan_as_requested(roster)
         return captured_by_pca(tables, roster, model, task=planned[said])
 
     def curator(epsilon: float) -> float:

@@ -16,19 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.kinds.pca.component_errors import errors, mean_deviations, not_apart
-from colonnade.kinds.pca.directions.search import NoisyProducts
-from colonnade.kinds.pca.directions.task import Directions, reach_for
+from colonnade.kinds.pca.component_errors import component_errors, mean_deviations, not_apart
+from colonnade.kinds.pca.subspace_iteration import NoisyProducts
+from colonnade.kinds.pca.task import SubspaceIteration, reach_for
 from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
-from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
-from colonnade.models.outlook import ENOUGH_OF_A_SHARE, Outlook, operator_norm
+from colonnade.models.new_rows import Matrix, People, ReadingOptions, encoded_matrix, gather_people, table_of
 from colonnade.models.parameters import Count, RowsAtMost, at_least, check_whole
-from colonnade.models.roster import Roster
-from colonnade.models.saved import numbers, size, texts
+from colonnade.models.planner import Roster
+from colonnade.models.sample_size import ENOUGH_OF_A_SHARE, SampleSizeForecast, operator_norm
+from colonnade.models.serialization import read_array, read_size, read_texts
 from colonnade.privacy import Budget, parse_budgets
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.moments.task import ColumnBlock, Moments, NoisyMoments
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -43,7 +42,7 @@ _BESIDE = 8  # directions in a round, in addition to one for each component: wit
 _MOST_ITERATIONS = 64
 
 Method = Literal["auto", "moments", "power"]
-Task = Moments | Directions
+Task = Moments | SubspaceIteration
 Published = NoisyMoments | NoisyProducts
 
 
@@ -67,26 +66,26 @@ class PCA(Estimator[Task, Published]):
     """
 
     kind = "pca"
-    tasks = (Moments, Directions)
+    tasks = (Moments, SubspaceIteration)
     saved: ClassVar = {
-        "feature_names_in": texts,
-        "components": numbers,
-        "explained_variance": numbers,
-        "explained_variance_ratio": numbers,
-        "mean": numbers,
-        "count": size,
-        "noise_std": size,
+        "feature_names_in": read_texts,
+        "components": read_array,
+        "explained_variance": read_array,
+        "explained_variance_ratio": read_array,
+        "mean": read_array,
+        "count": read_size,
+        "noise_std": read_size,
     }
     saved_if_known: ClassVar = {
-        "components_deviations": numbers,
-        "components_low": numbers,
-        "components_high": numbers,
-        "explained_variance_deviations": numbers,
-        "explained_variance_low": numbers,
-        "explained_variance_high": numbers,
-        "mean_deviations": numbers,
-        "angles": numbers,
-        "together": numbers,
+        "components_deviations": read_array,
+        "components_low": read_array,
+        "components_high": read_array,
+        "explained_variance_deviations": read_array,
+        "explained_variance_low": read_array,
+        "explained_variance_high": read_array,
+        "mean_deviations": read_array,
+        "angles": read_array,
+        "together": read_array,
     }
 
     n_components: Count = 2
@@ -101,7 +100,9 @@ class PCA(Estimator[Task, Published]):
 
     def plan(self, roster: Roster) -> Task:
         """The least noise that meets every budget."""
-        blocks = tuple(Block(owner, schema.encoded_names, schema.clip) for owner, schema in roster.schemas.items())
+        blocks = tuple(
+            ColumnBlock(owner, schema.encoded_names, schema.clip) for owner, schema in roster.schemas.items()
+        )
         width = sum(len(block.columns) for block in blocks)
         check_whole("n_components", self.n_components, 1, width)
         check_whole("gamma", self.gamma, 2, 2**26)
@@ -130,16 +131,16 @@ class PCA(Estimator[Task, Published]):
         return method
 
     def _plan_moments(
-        self, blocks: tuple[Block, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
+        self, blocks: tuple[ColumnBlock, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
     ) -> Moments:
         draft = Moments(
             blocks, roster.trust, self.gamma, constant, self.rows_at_most, noise=len(blocks), hidden=roster.hidden
         )
-        return draft.calibrated(budgets)
+        return draft.calibrate(budgets)
 
     def _plan_power(
-        self, blocks: tuple[Block, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
-    ) -> Directions:
+        self, blocks: tuple[ColumnBlock, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
+    ) -> SubspaceIteration:
         width = sum(len(block.columns) for block in blocks) + 1
         directions = max(2, min(int(self.n_components) + _BESIDE, width))
         most = min(_MOST_ITERATIONS, -(-width // directions))
@@ -149,7 +150,7 @@ class PCA(Estimator[Task, Published]):
         if self.iterations is not None:
             check_whole("iterations", self.iterations, 1, most)
             rounds = int(self.iterations)
-        draft = Directions(
+        draft = SubspaceIteration(
             blocks=blocks,
             trust=roster.trust,
             gamma=self.gamma,
@@ -161,15 +162,17 @@ class PCA(Estimator[Task, Published]):
             center=bool(self.center),
             reach=reach_for(width, rounds, directions),
         )
-        return draft.calibrated(budgets)
+        return draft.calibrate(budgets)
 
-    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> SampleSizeForecast:
         """How far noise moves the variance along a component, against an even share of half the rows' squared norm."""
         share = math.fsum(block.clip**2 for block in task.blocks) / (2 * len(task.names))
         moved = operator_norm(task.noise_std / math.sqrt(2), len(task.names))  # two copies off the diagonal
-        return Outlook.falling("the variance of a component, in even shares,", ENOUGH_OF_A_SHARE, moved / share, rows)
+        return SampleSizeForecast.falling(
+            "the variance of a component, in even shares,", ENOUGH_OF_A_SHARE, moved / share, rows
+        )
 
-    def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
+    def simulate_result(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
         found: Published = task.programs.simulate(
             {name: table.matrix() for name, table in tables.items()}, task, stream
@@ -192,7 +195,7 @@ class PCA(Estimator[Task, Published]):
         self._finish_errors(result, spectrum)
 
     def _finish_errors(self, result: Published, spectrum: tuple[Matrix, Matrix]) -> None:
-        found = errors(result, spectrum, self.components_, self.explained_variance_, center=bool(self.center))
+        found = component_errors(result, spectrum, self.components_, self.explained_variance_, center=bool(self.center))
         self.components_deviations_ = found.deviations
         self.components_low_, self.components_high_ = found.low, found.high
         self.explained_variance_deviations_ = found.variances
@@ -214,7 +217,7 @@ class PCA(Estimator[Task, Published]):
         if self.feature_names_in_ != names or any(getattr(self, f"{k}_").shape != due for k, due in shapes.items()):
             raise ValueError("components and columns do not belong together [VA031]")
 
-    def transform(self, X: People, **given: Unpack[Given]) -> Matrix:
+    def transform(self, X: People, **given: Unpack[ReadingOptions]) -> Matrix:
         """Scores of new rows, of whom the caller has all columns; one party computes its part with :meth:`partial`.
 
         X is raw: a federation, a mapping from party to table, or one table with all parties' columns. The rows of a
@@ -225,7 +228,7 @@ class PCA(Estimator[Task, Published]):
         if given.get("encoded"):
             scores: Matrix = (encoded_matrix(X, self.feature_names_in_) - self.mean_) @ self.components_.T
             return scores
-        people = gathered(X, self.schemas_, self.schemas_, "transform", **given)
+        people = gather_people(X, self.schemas_, self.schemas_, "transform", **given)
         return np.asarray(np.sum([self.partial(party, people[party]) for party in self.schemas_], axis=0))
 
     def partial(self, party: str, source: Any) -> NDArray[np.float64]:
@@ -241,10 +244,12 @@ class PCA(Estimator[Task, Published]):
 
     def to_onnx(self, path: str | Path) -> Path:
         """Write the components with the encoder as an ONNX file: raw columns in, scores out."""
-        from colonnade.models.exported import about, components_to_onnx, written
+        from colonnade.models.onnx_export import components_to_onnx, onnx_metadata, write_export
 
         self._check_fitted()
-        return written(components_to_onnx(about(self.kind), self.schemas_, self.components_, self.mean_), path)
+        return write_export(
+            components_to_onnx(onnx_metadata(self.kind), self.schemas_, self.components_, self.mean_), path
+        )
 
     # --- how far noise may have moved it
 
@@ -296,7 +301,7 @@ class PCA(Estimator[Task, Published]):
         share = f"{float(self.explained_variance_ratio_.sum()):.1%} of the variance"
         return f"{len(self.components_)} components of {self.n_features_in_} encoded columns, {share}"
 
-    def pictured(self) -> Picture:
+    def picture(self) -> Picture:
         """Variances with their intervals, and loadings."""
         from colonnade.drawing.canvas import Picture
         from colonnade.kinds.pca.pictures import loadings_chart, variance_chart

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from colonnade.drawing.canvas import sentences
-from colonnade.drawing.charts import Bar, Bars, CellRow, Cells
+from colonnade.drawing.charts import Bar, BarChart, HeatMap, HeatMapRow
 from colonnade.models.pictures import columns_by_party, estimate_cell
 
 _MOST_COLUMNS, _MOST_COMPONENTS, _MOST_BARS = 15, 4, 10
@@ -23,7 +23,7 @@ def noise_edge(noise_std: float, columns: int, count: float) -> float:
     return math.sqrt(2 * columns) * noise_std / max(count, 1.0)
 
 
-def variance_chart(model: Any) -> Bars:
+def variance_chart(model: Any) -> BarChart:
     """A bar for each component, with its interval, beside what noise alone would show."""
     variances, ratios, clear = model.variances(), model.explained_variance_ratio_.tolist(), model.clear
     bars = []
@@ -39,7 +39,7 @@ def variance_chart(model: Any) -> Bars:
         notes.append("grey: cannot be told apart from another component")
     if len(bars) < len(variances):
         notes.append(f"the first {len(bars)} of {len(variances)} components")
-    return Bars(
+    return BarChart(
         bars,
         "variance of the encoded columns",
         _noise_band(model),
@@ -56,12 +56,12 @@ def _noise_band(model: Any) -> tuple[float, str] | None:
     return edge, f"shaded: what noise alone would show, up to about {edge:.2g}"
 
 
-def loadings_chart(model: Any, owners: Sequence[str]) -> Cells:
+def loadings_chart(model: Any, owners: Sequence[str]) -> HeatMap:
     """What the first components are made of: the strongest columns, by party."""
     names, kept = model.feature_names_in_, len(model.components_)
     loadings = [list(model.loadings(k + 1).values()) for k in range(min(kept, _MOST_COMPONENTS))]
     rows = [
-        CellRow(column, [estimate_cell(each[place], _DIGITS) for each in loadings], party)
+        HeatMapRow(column, [estimate_cell(each[place], _DIGITS) for each in loadings], party)
         for place, party, column in columns_by_party(names, loadings, owners, _MOST_COLUMNS)
     ]
     notes = ["blue with + and orange with \N{MINUS SIGN} pull in opposite directions", "stronger is larger"]
@@ -72,4 +72,4 @@ def loadings_chart(model: Any, owners: Sequence[str]) -> Cells:
     if len(loadings) < kept:
         notes.append(f"the first {len(loadings)} of {kept} components")
     heads = [f"{'component' if len(loadings) < 4 else 'comp.'} {k + 1}" for k in range(len(loadings))]
-    return Cells(heads, rows, title="What the components are made of", note=sentences(notes))
+    return HeatMap(heads, rows, title="What the components are made of", note=sentences(notes))

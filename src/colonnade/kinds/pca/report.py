@@ -10,8 +10,8 @@ from colonnade.drawing.canvas import figure
 from colonnade.drawing.markup import Html, join, table, tag
 from colonnade.kinds.pca.pictures import loadings_chart, variance_chart
 from colonnade.models.estimates import Estimate
-from colonnade.report.section import Run, Section
-from colonnade.report.words import counted, percent
+from colonnade.report.sections import ReportSection, Run
+from colonnade.report.wording import count_noun, percent
 
 if TYPE_CHECKING:
     from colonnade.kinds.pca.model import PCA
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def title(model: PCA, columns: int) -> str:
     """What was computed, in a few words."""
-    return f"one PCA of {counted(columns, 'column')}" if columns else "one PCA"
+    return f"one PCA of {count_noun(columns, 'column')}" if columns else "one PCA"
 
 
 def components(model: PCA, run: Run, owners: Sequence[str]) -> Html:
@@ -44,7 +44,7 @@ def _apart(model: PCA) -> Html | None:
     told = "; ".join(model.unclear())
     return join(
         tag("h3", "What the noise leaves unknown"),
-        tag("p", f"{sum(clear)} of {counted(len(clear), 'component')} can be told apart from all others."),
+        tag("p", f"{sum(clear)} of {count_noun(len(clear), 'component')} can be told apart from all others."),
         tag("p", f"{told[0].upper()}{told[1:]}.") if told else None,
         table(
             ["component", "variance, and where it may lie", "turned by at most"],
@@ -70,7 +70,7 @@ def _variance(model: PCA) -> Html | None:
     count, columns = model.count_, len(model.feature_names_in_)
     people = f"From about {round(count):,} people (a noisy count), " if count else "Together "
     verb = "holds" if len(ratios) == 1 else "hold"
-    lead = f"{people}{counted(len(ratios), 'component')} of {counted(columns, 'column')} {verb} "
+    lead = f"{people}{count_noun(len(ratios), 'component')} of {count_noun(columns, 'column')} {verb} "
     lead += f"{percent(sum(ratios))} of the variance, as far as the noisy result can tell."
     if chart.band:
         above = sum(value > chart.band[0] for value in values)
@@ -88,4 +88,4 @@ def _above(above: int, of: int) -> str:
     )
 
 
-SECTION: Section[PCA] = Section(title, components, columns=lambda model: len(model.feature_names_in_))
+SECTION: ReportSection[PCA] = ReportSection(title, components, columns=lambda model: len(model.feature_names_in_))

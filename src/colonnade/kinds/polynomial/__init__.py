@@ -7,8 +7,8 @@ What leaves: the sums, with noise, opened once.
 Reading order:
 
 - ``model``: ``PolynomialSum`` and ``polynomial_sum``, which a data scientist calls.
-- ``expressions``, ``circuit``: from text to an integer program.
-- ``task``, ``programs``, ``integers``: the protocol; ``sensitivity``: how far one person moves the sums.
+- ``expressions``, ``task``: from text to an integer program.
+- ``task``, ``programs``, ``programs``: the protocol; ``sensitivity``: how far one person moves the sums.
 - ``report``: how a person sees the result.
-- ``audit_sums``: the games.
+- ``audit``: the games.
 """

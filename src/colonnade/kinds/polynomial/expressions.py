@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from colonnade.errors import StudyError
-from colonnade.tables.wording import full_suggestion
+from colonnade.tables.wording import suggest_full_name
 
 Monomial = tuple[tuple[str, int], ...]
 """Names and their powers, in the order of the names; the empty one is the constant 1."""
@@ -66,11 +66,11 @@ def from_coefficients(given: Mapping[str, object], names: Collection[str]) -> Te
         if not number or (isinstance(value, float) and not math.isfinite(value)):
             raise StudyError(f"the coefficient of {key!r} must be a finite number such as 2, 0.5 or '1/3' [ST509]")
         factor = parse(str(value), ())  # a float as it is written: 0.1 is one tenth
-        total = added(total, multiplied(parse(key, names), factor))
+        total = add_terms(total, multiply_terms(parse(key, names), factor))
     return total
 
 
-def added(left: Terms, right: Terms, sign: int = 1) -> Terms:
+def add_terms(left: Terms, right: Terms, sign: int = 1) -> Terms:
     """The sum, or with ``sign=-1`` the difference."""
     total = dict(left)
     for monomial, coefficient in right.items():
@@ -78,12 +78,12 @@ def added(left: Terms, right: Terms, sign: int = 1) -> Terms:
     return {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
 
 
-def multiplied(left: Terms, right: Terms) -> Terms:
+def multiply_terms(left: Terms, right: Terms) -> Terms:
     """The product."""
     total: Terms = {}
     for one, first in left.items():
         for other, second in right.items():
-            monomial = _joined(one, other)
+            monomial = _join_texts(one, other)
             total[monomial] = total.get(monomial, Fraction(0)) + first * second
     return {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
 
@@ -93,11 +93,11 @@ def degree(terms: Iterable[Monomial]) -> int:
     return max((sum(power for _, power in monomial) for monomial in terms), default=0)
 
 
-def written(terms: Terms) -> str:
+def format_terms(terms: Terms) -> str:
     """A text that :func:`parse` reads back as the same polynomial."""
     parts = []
     for monomial, coefficient in terms.items():
-        factors = [_called(name) + (f"^{power}" if power > 1 else "") for name, power in monomial]
+        factors = [_column_text(name) + (f"^{power}" if power > 1 else "") for name, power in monomial]
         if abs(coefficient) != 1 or not factors:
             factors.insert(0, str(abs(coefficient)))
         parts.append((" - " if coefficient < 0 else " + ") + " * ".join(factors))
@@ -105,13 +105,13 @@ def written(terms: Terms) -> str:
     return text[3:] if text.startswith(" + ") else "-" + text[3:]
 
 
-def _called(name: str) -> str:
+def _column_text(name: str) -> str:
     if re.fullmatch(r"[^\W\d][\w.=]*", name):
         return name
     return f'"{name}"' if "'" in name else f"'{name}'"
 
 
-def _joined(one: Monomial, other: Monomial) -> Monomial:
+def _join_texts(one: Monomial, other: Monomial) -> Monomial:
     powers = dict(one)
     for name, power in other:
         powers[name] = powers.get(name, 0) + power
@@ -183,7 +183,7 @@ class _Parser:
         sign = 1
         while token := self._take("+", "-"):
             sign = -sign if token.text == "-" else sign
-        return added({}, self._power(), sign)
+        return add_terms({}, self._power(), sign)
 
     def _power(self) -> Terms:
         base = self._atom()
@@ -208,7 +208,7 @@ class _Parser:
             return self._number(token)
         if token.kind == "name":
             if token.text not in self.names:
-                known = full_suggestion(token.text, self.names) or "; names are party.column, with encoded columns"
+                known = suggest_full_name(token.text, self.names) or "; names are party.column, with encoded columns"
                 raise self._wrong(token, f"there is no column {token.text!r}{known} [ST514]")
             return {((token.text, 1),): Fraction(1)}
         if token.kind == "sign" and token.text == "(":
@@ -242,7 +242,7 @@ class _Parser:
             raise self._wrong(token, f"the degree is above {MOST_DEGREE} here [ST520]")
         if len(left) * len(right) > _MOST_WORK:
             raise self._wrong(token, "this product has too many terms [ST521]")
-        product = multiplied(left, right)
+        product = multiply_terms(left, right)
         self._check(token, len(product), product.values())
         return product
 

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import CapacityError, StudyError
-from colonnade.kinds.polynomial.expressions import Terms, from_coefficients, parse, written
-from colonnade.kinds.polynomial.task import Holding, NoisySums, Polynomials, frozen
+from colonnade.kinds.polynomial.expressions import Terms, format_terms, from_coefficients, parse
+from colonnade.kinds.polynomial.task import NamedColumns, NoisySums, Polynomials, freeze_terms
 from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
 from colonnade.models.parameters import InFile, RowsAtMost, at_least, check_whole, not_shorter_than
 from colonnade.models.pictures import sums_picture
-from colonnade.models.roster import Roster
-from colonnade.models.saved import count, numbers, texts
+from colonnade.models.planner import Roster
+from colonnade.models.serialization import read_array, read_count, read_texts
 from colonnade.privacy import parse_budgets
-from colonnade.privacy.additive import USUAL, NormalLaw
-from colonnade.privacy.noise.rounding import RoundingMode
+from colonnade.privacy.noise.local_mechanisms import RoundingMode
+from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
 from colonnade.protocols.rows import Rows
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
@@ -53,11 +53,11 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
     kind = "polynomial"
     tasks = (Polynomials,)
     saved: ClassVar = {
-        "expressions": texts,
-        "feature_names_in": texts,
-        "values": numbers,
-        "deviations": numbers,
-        "gamma": count,
+        "expressions": read_texts,
+        "feature_names_in": read_texts,
+        "values": read_array,
+        "deviations": read_array,
+        "gamma": read_count,
     }
 
     expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], not_shorter_than(1)])]
@@ -66,11 +66,11 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
     delta: float = 1e-5
     gamma: Annotated[int, at_least(2)] | None = None
     rounding: RoundingMode = "stochastic"
-    noise: NormalLaw = USUAL
+    noise: NormalLawName = DEFAULT_LAW
     rows_at_most: RowsAtMost = 2**24
 
     def __post_init__(self) -> None:
-        found = _listed(self.expressions)
+        found = _as_list(self.expressions)
         if not isinstance(self.expressions, str | Mapping | Sequence):  # an iterator, which can be read only once
             self.expressions = found
 
@@ -79,38 +79,38 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
         roster.require_known_members("a sum of polynomials")
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
-        polynomials = [_terms(index, given, roster) for index, given in enumerate(_listed(self.expressions))]
+        polynomials = [_terms(index, given, roster) for index, given in enumerate(_as_list(self.expressions))]
         named = {name for terms in polynomials for monomial in terms for name, _ in monomial}
         draft = Polynomials(
             holdings=tuple(_holding(owner, schema, named) for owner, schema in roster.schemas.items()),
             trust=roster.trust,
-            polynomials=tuple(frozen(terms) for terms in polynomials),
+            polynomials=tuple(freeze_terms(terms) for terms in polynomials),
             gamma=2,
             rows_at_most=self.rows_at_most,
             noise=len(roster.schemas),
             rounding=self.rounding,
             law=self.noise,
         )
-        return _scaled(draft, self.gamma).calibrated(budgets)
+        return _choose_scale(draft, self.gamma).calibrate(budgets)
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as a file holds them: the expressions as a list."""
-        return super().plain_parameters(given) | {"expressions": _listed(given["expressions"])}
+        return super().plain_parameters(given) | {"expressions": _as_list(given["expressions"])}
 
     def summands(self, party: str, table: Table, task: Polynomials) -> Rows:
         """The columns that are named."""
-        return _Named(table.sorted_by_id(), _columns(party, task))
+        return _NamedRows(table.sorted_by_id(), _columns(party, task))
 
-    def simulated(self, tables: Mapping[str, Table], task: Polynomials, stream: Stream) -> NoisySums:
+    def simulate_result(self, tables: Mapping[str, Table], task: Polynomials, stream: Stream) -> NoisySums:
         """What the protocol would publish about these tables."""
-        rows = {owner: _Named(tables[owner], _columns(owner, task)) for owner in task.owners}
+        rows = {owner: _NamedRows(tables[owner], _columns(owner, task)) for owner in task.owners}
         found: NoisySums = task.programs.simulate({owner: one.matrix() for owner, one in rows.items()}, task, stream)
         return found
 
     def finish(self, result: NoisySums) -> None:
         """The sums in encoded units."""
-        texts = zip(_listed(self.expressions), result.task.polynomials, strict=True)
-        self.expressions_ = [given if isinstance(given, str) else written(dict(terms)) for given, terms in texts]
+        texts = zip(_as_list(self.expressions), result.task.polynomials, strict=True)
+        self.expressions_ = [given if isinstance(given, str) else format_terms(dict(terms)) for given, terms in texts]
         self.feature_names_in_ = list(result.task.names)
         self.values_ = result.values
         self.deviations_ = result.deviations
@@ -127,7 +127,7 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
         found = zip(self.expressions_, self.values_.tolist(), self.deviations_.tolist(), strict=True)
         return {text: Estimate(value, deviation) for text, value, deviation in found}
 
-    def pictured(self) -> Picture:
+    def picture(self) -> Picture:
         """The sums, with their intervals."""
         return sums_picture(self.estimates())
 
@@ -153,7 +153,7 @@ def polynomial_sum(
     delta: float = 1e-5,
     gamma: int | None = None,
     rounding: RoundingMode = "stochastic",
-    noise: NormalLaw = USUAL,
+    noise: NormalLawName = DEFAULT_LAW,
     rows_at_most: int = 2**24,
 ) -> PolynomialSum:
     """The sums of these expressions over all people of a federation, as a fitted :class:`PolynomialSum`."""
@@ -169,7 +169,7 @@ def polynomial_sum(
     return model.fit(people)
 
 
-def _listed(given: Expression | Sequence[Expression]) -> list[Expression]:
+def _as_list(given: Expression | Sequence[Expression]) -> list[Expression]:
     """The expressions as a list; a single expression may be given without one."""
     if isinstance(given, str | Mapping):
         return [given]
@@ -195,7 +195,7 @@ def _terms(index: int, given: Expression, roster: Roster) -> Terms:
     return terms
 
 
-class _Named:
+class _NamedRows:
     """Some encoded columns of a table; no other column is read."""
 
     def __init__(self, table: Table, columns: Sequence[str]) -> None:
@@ -229,26 +229,26 @@ def _columns(owner: str, task: Polynomials) -> tuple[str, ...]:
 
 def _sources(schema: Schema, encoded: set[str]) -> list[str]:
     """The table columns that these encoded columns come from."""
-    return [name for name, place in schema.places.items() if encoded & set(schema.encoded_names[place])]
+    return [name for name, place in schema.encoded_slices.items() if encoded & set(schema.encoded_names[place])]
 
 
-def _holding(owner: str, schema: Schema, named: set[str]) -> Holding:
+def _holding(owner: str, schema: Schema, named: set[str]) -> NamedColumns:
     """The columns of one owner that the expressions name, in the schema's order, with their bounds."""
     columns = tuple(column for column in schema.encoded_names if f"{owner}.{column}" in named)
     sources = _sources(schema, set(columns))
     if not sources:
-        return Holding(owner, (), 0.0, 0, ())
+        return NamedColumns(owner, (), 0.0, 0, ())
     chosen = schema.select(sources)
     signed = {
         column
         for name in sources
         if (quantity := chosen.columns[name].quantity) and quantity.signed
-        for column in chosen.encoded_names[chosen.places[name]][:1]  # the mark of a missing number is 0 or 1
+        for column in chosen.encoded_names[chosen.encoded_slices[name]][:1]  # the mark of a missing number is 0 or 1
     }
-    return Holding(owner, columns, chosen.clip, len(sources), tuple(column not in signed for column in columns))
+    return NamedColumns(owner, columns, chosen.clip, len(sources), tuple(column not in signed for column in columns))
 
 
-def _scaled(draft: Polynomials, gamma: int | None) -> Polynomials:
+def _choose_scale(draft: Polynomials, gamma: int | None) -> Polynomials:
     """The task with the given gamma, or with the largest power of two at which the sums fit."""
     if gamma is not None:
         check_whole("gamma", gamma, 2, 2**26)

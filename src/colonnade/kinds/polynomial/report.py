@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from colonnade.drawing.markup import Html, join, table, tag
-from colonnade.report.section import Run, Section
-from colonnade.report.words import counted, number
+from colonnade.report.sections import ReportSection, Run
+from colonnade.report.wording import count_noun, number
 
 if TYPE_CHECKING:
     from colonnade.kinds.polynomial.model import PolynomialSum
@@ -30,8 +30,8 @@ def _plain(value: float) -> str:
     return "–" if number(value) is None else f"{value:,.4g}".replace("-", "\N{MINUS SIGN}")
 
 
-SECTION: Section[PolynomialSum] = Section(
-    title=lambda model, columns: f"{counted(len(model.expressions), 'sum')} over the columns of all parties",
+SECTION: ReportSection[PolynomialSum] = ReportSection(
+    title=lambda model, columns: f"{count_noun(len(model.expressions), 'sum')} over the columns of all parties",
     result=values,
     columns=lambda model: len(model.feature_names_in_),
 )

@@ -16,9 +16,9 @@ from fractions import Fraction
 from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, checked_whole, root_up
 
-Monomial = tuple[tuple[int, int], ...]
+IndexedMonomial = tuple[tuple[int, int], ...]
 """Variables and their powers, the variables rising: ``((0, 2), (3, 1))`` is x0^2 x3."""
-Terms = Mapping[Monomial, int]
+Terms = Mapping[IndexedMonomial, int]
 """One output: its monomials and their integer coefficients."""
 
 
@@ -43,19 +43,19 @@ class Domain:
         for norm in self.norms:
             checked_whole(norm, "a squared norm")
 
-    def by_owner(self, monomial: Monomial) -> dict[int, list[int]]:
+    def by_owner(self, monomial: IndexedMonomial) -> dict[int, list[int]]:
         """The powers of a monomial, owner by owner."""
         found: dict[int, list[int]] = defaultdict(list)
         for variable, power in monomial:
             found[self.holder[variable]].append(checked_whole(power, "a power", 1))
         return found
 
-    def signed(self, monomial: Monomial) -> bool:
+    def signed(self, monomial: IndexedMonomial) -> bool:
         """Whether a monomial can be negative."""
         return any(power % 2 and variable not in self.unsigned for variable, power in monomial)
 
 
-def monomial_maximum(monomial: Monomial, domain: Domain) -> int:
+def monomial_maximum(monomial: IndexedMonomial, domain: Domain) -> int:
     """The largest absolute value of a monomial: an integer, so the exact maximum over real rows is rounded down."""
     return math.prod(
         math.isqrt(math.floor(_largest_square(powers, domain.norms[owner], domain.reach)))
@@ -118,24 +118,24 @@ def _least_l1(l1: int, l2_squared: int, dimension: int) -> int:
     return min(l1, l2_squared, math.isqrt(dimension * l2_squared))
 
 
-Split = Callable[[Monomial, Domain], Hashable]
+Split = Callable[[IndexedMonomial, Domain], Hashable]
 
 
-def _by_degree(monomial: Monomial, _: Domain) -> Hashable:
+def _by_degree(monomial: IndexedMonomial, _: Domain) -> Hashable:
     return sum(power for _, power in monomial)
 
 
-def _by_owners(monomial: Monomial, domain: Domain) -> Hashable:
+def _by_owners(monomial: IndexedMonomial, domain: Domain) -> Hashable:
     return tuple(sorted((owner, sum(powers)) for owner, powers in domain.by_owner(monomial).items()))
 
 
 @dataclass
-class _Part:
+class _MonomialsOfDegree:
     """The monomials of one degree, or of one degree in each owner's columns, in all outputs."""
 
     domain: Domain
     split: bool
-    terms: dict[int, dict[Monomial, int]] = field(default_factory=lambda: defaultdict(dict))
+    terms: dict[int, dict[IndexedMonomial, int]] = field(default_factory=lambda: defaultdict(dict))
     below: dict[int, int] = field(default_factory=dict)
     above: dict[int, int] = field(default_factory=dict)
     moves: dict[int, int] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class _Part:
         self.square = min(together, Fraction(reach))
         self.replaced = min(factor * together, Fraction(sum(move * move for move in self.moves.values())))
 
-    def _range(self, output: int, own: Mapping[Monomial, int], bombieri: int) -> None:
+    def _range(self, output: int, own: Mapping[IndexedMonomial, int], bombieri: int) -> None:
         below = above = 0
         for monomial, a in own.items():
             size = abs(a) * monomial_maximum(monomial, self.domain)
@@ -186,7 +186,7 @@ class _Part:
 
     def _largest_row(self) -> list[int]:
         """The largest absolute row sum of A A', for the matrix A of weighted coefficients; empty if A is large."""
-        columns: dict[Monomial, list[tuple[int, int]]] = defaultdict(list)
+        columns: dict[IndexedMonomial, list[tuple[int, int]]] = defaultdict(list)
         for output, own in self.terms.items():
             for monomial, a in own.items():
                 columns[monomial].append((output, a))
@@ -204,7 +204,7 @@ class _Part:
         return [max(rows.values())]
 
 
-def _factorials(monomial: Monomial) -> int:
+def _factorials(monomial: IndexedMonomial) -> int:
     """The product of the factorials of the powers."""
     return math.prod(math.factorial(power) for _, power in monomial)
 
@@ -214,12 +214,12 @@ class _Way:
 
     def __init__(self, outputs: Sequence[Terms], domain: Domain, split: Split) -> None:
         self.constants = [int(terms.get((), 0)) for terms in outputs]
-        parts: dict[Hashable, _Part] = {}
+        parts: dict[Hashable, _MonomialsOfDegree] = {}
         for output, terms in enumerate(outputs):
             for monomial, a in terms.items():
                 if monomial and a:
                     key = split(monomial, domain)
-                    part = parts.setdefault(key, _Part(domain, split is _by_owners))
+                    part = parts.setdefault(key, _MonomialsOfDegree(domain, split is _by_owners))
                     part.terms[output][monomial] = a
         self.parts = list(parts.values())
         for part in self.parts:
@@ -244,7 +244,7 @@ class _Way:
             self.l2_squared += min(added, sum(self.maxima[t] ** 2 for t in outputs))
             self.replace_l2_squared += min(moved, sum(self.moves[t] ** 2 for t in outputs))
 
-    def _groups(self) -> list[tuple[list[int], list[_Part]]]:
+    def _groups(self) -> list[tuple[list[int], list[_MonomialsOfDegree]]]:
         leader = list(range(len(self.constants)))
 
         def find(output: int) -> int:
@@ -256,7 +256,7 @@ class _Way:
             first, *rest = part.terms
             for output in rest:
                 leader[find(output)] = find(first)
-        groups: dict[int, tuple[list[int], list[_Part]]] = defaultdict(lambda: ([], []))
+        groups: dict[int, tuple[list[int], list[_MonomialsOfDegree]]] = defaultdict(lambda: ([], []))
         for output in range(len(leader)):
             groups[find(output)][0].append(output)
         for part in self.parts:

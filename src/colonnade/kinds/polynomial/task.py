@@ -1,8 +1,9 @@
-"""The public task of polynomial sums, and the published result: what is known before and after the protocol."""
+"""The public task of polynomial sums: the integer program, who multiplies what, and the published result."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -12,22 +13,139 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.polynomial.circuit import Layout, Program, Schedule, integer_program, lay_out, schedule
-from colonnade.kinds.polynomial.expressions import Monomial, Terms, written
+from colonnade.kinds.polynomial.expressions import Monomial, Terms, degree, format_terms
 from colonnade.kinds.polynomial.sensitivity import (
     Domain,
+    IndexedMonomial,
     monomial_maximum,
     monomials_sensitivity,
     others_sensitivity,
     polynomial_maxima,
 )
 from colonnade.privacy import Event, Sensitivity, Trust
-from colonnade.privacy.additive import NORMAL_LAWS, USUAL, NormalLaw
-from colonnade.privacy.noise.rounding import MODES, RoundingMode
-from colonnade.privacy.sensitivity.norms import enforced_norm_squared
-from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.on_shares import LARGEST_MESSAGE, JointSumTask
-from colonnade.protocols.task import Programs
+from colonnade.privacy.noise.local_mechanisms import MODES, RoundingMode
+from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
+from colonnade.privacy.sensitivity.moments import enforced_norm_squared
+from colonnade.protocols.committee_task import LARGEST_MESSAGE, JointSumTask
+from colonnade.protocols.cost import WORD, ShareCounts
+from colonnade.protocols.task import TaskPrograms
+
+Node = int
+"""A column of shares: first the factors that owners deal, then products at a lowered degree."""
+
+
+@dataclass(frozen=True)
+class IntegerProgram:
+    """Integer coefficients for integer columns; ``scale`` is what the result is divided by."""
+
+    outputs: tuple[Mapping[IndexedMonomial, int], ...]
+    scale: int
+    degree: int
+
+
+def integer_program(polynomials: Sequence[Terms], names: Sequence[str], gamma: int) -> IntegerProgram:
+    """Algorithm 3, lines 1 to 3: every monomial at the scale gamma^L times D, whatever its own degree.
+
+    L is the largest degree. D is the common denominator of all coefficients, so that nothing is rounded; where that
+    is above gamma, D is gamma and coefficients are rounded to the nearest integer.
+    """
+    place = {name: index for index, name in enumerate(names)}
+    largest = max(degree(terms) for terms in polynomials)
+    common = math.lcm(*(a.denominator for terms in polynomials for a in terms.values()))
+    finest = common if common <= gamma else gamma
+    outputs = []
+    for terms in polynomials:
+        output: dict[IndexedMonomial, int] = {}
+        for monomial, a in terms.items():
+            whole = round(a * finest * gamma ** (largest - degree([monomial])))
+            if not whole:
+                raise StudyError(
+                    f"the coefficient of {_monomial_text(monomial)} is too small for gamma = {gamma}: multiply the expression "
+                    "by a public number, or raise gamma [ST506]"
+                )
+            output[tuple(sorted((place[name], power) for name, power in monomial))] = whole
+        outputs.append(output)
+    return IntegerProgram(tuple(outputs), gamma**largest * finest, largest)
+
+
+def _monomial_text(monomial: tuple[tuple[str, int], ...]) -> str:
+    return " * ".join(name if power == 1 else f"{name}^{power}" for name, power in monomial) or "the constant"
+
+
+@dataclass(frozen=True)
+class MonomialLayout:
+    """Who computes which part.
+
+    ``own`` are the monomials of one owner's columns alone. The other monomials are products over owners of
+    ``factors``, the sub-monomials that an owner computes in the clear and deals as a column. ``cross`` lists these
+    monomials, and ``products`` the nodes to be multiplied for each.
+    """
+
+    own: Mapping[int, tuple[IndexedMonomial, ...]]
+    factors: Mapping[int, tuple[IndexedMonomial, ...]]
+    cross: tuple[IndexedMonomial, ...]
+    products: tuple[tuple[Node, ...], ...]
+
+    @property
+    def dealt(self) -> int:
+        """How many columns are dealt, by all owners."""
+        return sum(map(len, self.factors.values()))
+
+
+def split_monomials(program: IntegerProgram, holder: Sequence[int]) -> MonomialLayout:
+    """Split monomials by the owners of their variables; ``holder`` gives the owner of each variable."""
+    own: dict[int, dict[IndexedMonomial, None]] = {}
+    cross: dict[IndexedMonomial, dict[int, IndexedMonomial]] = {}
+    for monomial in (m for output in program.outputs for m in output if m):
+        split: dict[int, IndexedMonomial] = {}
+        for variable, power in monomial:
+            split[holder[variable]] = (*split.get(holder[variable], ()), (variable, power))
+        if len(split) == 1:
+            own.setdefault(next(iter(split)), {})[monomial] = None
+        else:
+            cross[monomial] = dict(sorted(split.items()))
+    factors: dict[int, dict[IndexedMonomial, None]] = {}
+    for split in cross.values():
+        for owner, factor in split.items():
+            factors.setdefault(owner, {})[factor] = None
+    ordered = {owner: tuple(factors[owner]) for owner in sorted(factors)}
+    nodes = {(o, f): i for i, (o, f) in enumerate((o, f) for o, fs in ordered.items() for f in fs)}
+    products = tuple(tuple(nodes[part] for part in split.items()) for split in cross.values())
+    return MonomialLayout({owner: tuple(found) for owner, found in own.items()}, ordered, tuple(cross), products)
+
+
+@dataclass(frozen=True)
+class ProductSchedule:
+    """Products in rounds: in each of ``levels``, groups of nodes are multiplied, and the degree is lowered.
+
+    The nodes of a level follow those before it, in the order of its groups. ``last`` are the products that are
+    only summed over rows and opened, so their degree need not be lowered.
+    """
+
+    levels: tuple[tuple[tuple[Node, ...], ...], ...]
+    last: tuple[tuple[Node, ...], ...]
+
+    @property
+    def longest(self) -> int:
+        """How many nodes the longest last product has."""
+        return max(map(len, self.last), default=1)
+
+
+def schedule_products(products: Sequence[tuple[Node, ...]], dealt: int, at_once: int) -> ProductSchedule:
+    """Multiply at most ``kept_open`` nodes before a lowering; products that begin with the same nodes share these."""
+    levels, current, nodes = [], list(products), dealt
+    while any(len(product) > at_once for product in current):
+        made: dict[tuple[Node, ...], Node] = {}
+        for index, product in enumerate(current):
+            if len(product) > at_once:
+                groups = [product[start : start + at_once] for start in range(0, len(product), at_once)]
+                current[index] = tuple(
+                    group[0] if len(group) == 1 else made.setdefault(group, nodes + len(made)) for group in groups
+                )
+        levels.append(tuple(made))
+        nodes += len(made)
+    return ProductSchedule(tuple(levels), tuple(current))
+
 
 THEOREM = "polynomial-sensitivity"
 PROTOCOL = "polynomial sums 1"
@@ -38,7 +156,7 @@ _FEW_OWNERS = 8
 
 
 @dataclass(frozen=True)
-class Holding:
+class NamedColumns:
     """The columns of one owner that the polynomials name, and the bounds that the owner enforces on a row of them.
 
     ``sources`` counts the table columns they are encoded from: the parts of a category are one. ``unsigned`` says
@@ -52,7 +170,7 @@ class Holding:
     unsigned: tuple[bool, ...]
 
 
-def frozen(terms: Terms) -> Polynomial:
+def freeze_terms(terms: Terms) -> Polynomial:
     """A polynomial as a value, its terms in order."""
     return tuple(sorted(terms.items()))
 
@@ -65,17 +183,17 @@ class Polynomials(JointSumTask):
     every sum alike.
     """
 
-    holdings: tuple[Holding, ...]
+    holdings: tuple[NamedColumns, ...]
     trust: Trust
     polynomials: tuple[Polynomial, ...]
     gamma: int
     rows_at_most: int
     noise: int
     rounding: RoundingMode = "stochastic"
-    law: NormalLaw = USUAL
+    law: NormalLawName = DEFAULT_LAW
     block_rows: int = 8192
 
-    programs = Programs("colonnade.kinds.polynomial.programs")
+    programs = TaskPrograms("colonnade.kinds.polynomial.programs")
     games = "polynomial"
     noise_on = "a sum"
 
@@ -106,7 +224,7 @@ class Polynomials(JointSumTask):
     @property
     def expressions(self) -> tuple[str, ...]:
         """The polynomials as text, always in the same way."""
-        return tuple(written(dict(polynomial)) for polynomial in self.polynomials)
+        return tuple(format_terms(dict(polynomial)) for polynomial in self.polynomials)
 
     def span(self, owner: str) -> slice:
         """Where an owner's columns lie."""
@@ -117,7 +235,7 @@ class Polynomials(JointSumTask):
     # --- the integer program
 
     @cached_property
-    def program(self) -> Program:
+    def program(self) -> IntegerProgram:
         """Integer coefficients at one scale."""
         return integer_program([dict(polynomial) for polynomial in self.polynomials], self.names, self.gamma)
 
@@ -127,18 +245,18 @@ class Polynomials(JointSumTask):
         return tuple(index for index, holding in enumerate(self.holdings) for _ in holding.columns)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> MonomialLayout:
         """What each owner computes alone, and what is multiplied on shares."""
-        return lay_out(self.program, self.holder)
+        return split_monomials(self.program, self.holder)
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> ProductSchedule:
         """The products on shares, in rounds; each multiplies as many factors as the seats can still open.
 
         In active mode, it multiplies two: every product of two is lowered and checked.
         """
         at_once = 2 if self.trust.active else (len(self.trust.committee) - 1) // self.trust.threshold
-        return schedule(self.layout.products, self.layout.dealt, at_once)
+        return schedule_products(self.layout.products, self.layout.dealt, at_once)
 
     @property
     def entries(self) -> int:
@@ -224,16 +342,16 @@ class Polynomials(JointSumTask):
         """How often participants wait for each other, in a study of one block of rows."""
         return 8 + len(self.schedule.levels)  # ready, go; salt, digests, verdict; shares; zero; opening
 
-    def cells(self, name: str, rows: int) -> Cells:
+    def cells(self, name: str, rows: int) -> ShareCounts:
         """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
         sums, lowered = len(self.polynomials), rows * sum(map(len, self.schedule.levels))
         seats, dealt = self.trust.committee, 0
         if name in self.owners:
             dealt = rows * len(self.layout.factors.get(self.owners.index(name), ())) + sums
         if name not in seats:
-            return Cells(dealt, 0, 0)
+            return ShareCounts(dealt, 0, 0)
         held = rows * self.layout.dealt + sums * len(self.owners) + lowered * len(seats)
-        return Cells(dealt + lowered, held, sums * (len(self.everyone) - (name in self.everyone)))
+        return ShareCounts(dealt + lowered, held, sums * (len(self.everyone) - (name in self.everyone)))
 
     @property
     def agreement(self) -> dict[str, Any]:

@@ -10,10 +10,10 @@ allow it), or one level of each other party.
 Reading order:
 
 - ``model``: ``JointPrediction`` and ``joint_scores``, which a data scientist calls.
-- ``scores/``: sums on shares: task, programs; ``bounds``: how large each party's part can be.
+- ``scores/``: sums on shares: task, programs; ``model``: how large each party's part can be.
 - ``levels/``: levels answered at random: task, programs, choice of levels.
-- ``hearing``, ``beliefs``: from what was heard to what is believed of a person.
+- ``model``, ``score_posterior``: from what was heard to what is believed of a person.
 - ``on_demand`` with ``scores/standing``: the same as a session that stays open for questions.
 - ``report``: how a person sees the result.
-- ``audit_scores``, ``audit_levels``: the games.
+- ``audit``, ``audit``: the games.
 """

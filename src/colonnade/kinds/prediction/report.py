@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colonnade.report.results import counts
-from colonnade.report.section import Section
+from colonnade.report.sections import ReportSection, counts
 
 if TYPE_CHECKING:
-    from colonnade.models.predicted import Predicted
+    from colonnade.models.score_result import ScoreQuestion
 
-SECTION: Section[Predicted] = Section(
+SECTION: ReportSection[ScoreQuestion] = ReportSection(
     title=lambda model, columns: f"predictions for {model.recipient}", result=counts, columns=lambda model: 0
 )

@@ -12,9 +12,9 @@ Reading order:
 
 - ``linear``, ``logistic``: the models that a data scientist calls; ``base``: what they share.
 - :mod:`colonnade.protocols.moments`: the task and programs of one release, with the bounds of the functional mechanism
-  (:mod:`colonnade.privacy.sensitivity.functional`); ``quadratic``: from that release to weights.
+  (:mod:`colonnade.privacy.sensitivity.moments`); ``least_squares``: from that release to weights.
 - ``gradients/``: the task and programs of rounds; ``sensitivity``: how far one person moves a gradient.
-- ``error_bars``, ``gradient_bars``, ``parts``: what noise leaves in doubt; ``forecast``: the same before a study.
+- ``error_bars``, ``gradient_descent``, ``score_parts``: what noise leaves in doubt; ``base``: the same before a study.
 - ``report``: how a person sees the result.
-- ``audit_functional``, ``audit_gradients``: the games.
+- ``audit``, ``audit``: the games.
 """

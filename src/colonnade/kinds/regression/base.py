@@ -1,43 +1,106 @@
-"""What linear and logistic regression share: the label, the joint computation, weights by party, predictions."""
+"""The expected error of a private regression, from public numbers alone: rows, columns, bounds and noise.
+
+The error is the deviation of a predicted probability that the noise alone causes, for a typical person, if the
+features have half of the variance that their bounds allow, spread evenly over d encoded columns: v = |x|^2 / (2 d).
+Noise of deviation s on each of d coefficients then moves a prediction by s sqrt(d / v).
+
+* From second moments: s = noise of an entry / rows, for the entries with the label and, times the norm of the weights,
+  for those between features. The weights are taken to have norm 1/2.
+* From gradients: s = noise of a round's mean gradient, over the root of half the rounds, which are averaged. What is
+  left to learn after so many steps is added: it shrinks by learning rate x v / 4 a round.
+
+The assumptions are rough and the same for all methods: the figures rank them, and show when there are too few rows.
+
+What linear and logistic regression share: the label, the joint computation, weights by party, predictions.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 
 from colonnade.errors import StudyError
-from colonnade.kinds.regression.forecast import expected
-from colonnade.kinds.regression.gradients.descent import Learned
-from colonnade.kinds.regression.gradients.task import Gradients
-from colonnade.kinds.regression.parts import PartLaw, part_laws, read_laws
-from colonnade.kinds.regression.quadratic import Fitted, Reading, check_ridge
-from colonnade.models.design import Design, label_weight, split_label, weighted_rows
+from colonnade.kinds.regression.gradient_descent import LearnedWeights
+from colonnade.kinds.regression.least_squares import FittedWeights, MomentReading, check_ridge
+from colonnade.kinds.regression.score_parts import PartLaw, part_laws, read_laws
+from colonnade.kinds.regression.task import GradientTask
+from colonnade.models.design import LabelDesign, label_weight, split_label, weighted_rows
 from colonnade.models.linear_model import LinearModel
-from colonnade.models.newcomers import Matrix
-from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
+from colonnade.models.new_rows import Matrix
 from colonnade.models.parameters import FINITE, at_least, check_whole
-from colonnade.models.planner import Details
-from colonnade.models.roster import Roster
-from colonnade.models.saved import epsilons, numbers, size, size_if_any, texts, word
+from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.sample_size import ENOUGH_OF_A_PREDICTION, SampleSizeForecast
+from colonnade.models.serialization import read_array, read_epsilons, read_size, read_size_if_any, read_text, read_texts
 from colonnade.privacy import Statement, parse_budgets
-from colonnade.privacy.additive import LAPLACE, NORMAL_LAWS, Law, NormalLaw
-from colonnade.privacy.observers import Budget, most_known
-from colonnade.protocols.moments.protection import with_own_budgets
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Moments
+from colonnade.privacy.noise_laws import FUNCTIONAL, NORMAL_LAWS, LawName, NormalLawName
+from colonnade.privacy.observers import Budget, largest_known_noise
+from colonnade.protocols.moments.task import Moments, NoisyMoments, with_own_budgets
 from colonnade.protocols.roles import Owner
 from colonnade.protocols.rows import Rows
 from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table
-from colonnade.tables.centred import Centred, Norm
+from colonnade.tables.centring import ColumnCentring, Norm
 
-Task = Moments | Gradients
-Published = NoisyMoments | Learned
-GRADIENTS = Gradients.scheme
+WEIGHTS = 0.5
+LEARNABLE = 0.35
+"""The deviation of predicted probabilities when about half of the label's variance is explained."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A method, the task that would carry it out, and the expected error of a predicted probability.
+
+    Without a number of rows ``error`` is that of a single row, which is enough to rank methods.
+    """
+
+    method: str
+    task: Moments | GradientTask
+    error: float
+    rows: int | None
+
+    def __str__(self) -> str:
+        return f"{self.method}: expected error {self.error:.3g}" + ("" if self.rows else " / rows")
+
+
+def forecast_error(
+    method: str, task: Moments | GradientTask, declared: Column, norm: float, columns: int, rows: int | None
+) -> Forecast:
+    """The forecast for a task about ``columns`` encoded features whose rows have at most this norm."""
+    variance = norm * norm / (2 * columns)
+    if task.scheme is None:
+        error = moments_error(task, declared) * math.sqrt(columns / variance) / (rows or 1)
+    else:
+        error = gradients_error(cast("GradientTask", task), columns, variance)
+    return Forecast(method, task, error, rows)
+
+
+def moments_error(task: Moments, declared: Column) -> float:
+    """The deviation of a coefficient's noise in the least squares problem, times the number of rows."""
+    norm: Norm = "l1" if task.pure else "l2"
+    weight = float(label_weight(declared, norm, task.constant, task.gamma))
+    # Off the diagonal there are two copies of each entry, except with Laplace noise.
+    entry = task.noise_std if task.pure else task.noise_std / math.sqrt(2)
+    return entry * math.hypot(1 / weight, WEIGHTS)
+
+
+def gradients_error(task: GradientTask, columns: int, variance: float) -> float:
+    """The error of a probability: by noise in the averaged weights, and because learning stops early."""
+    scaled = variance * task.scale**2
+    averaged = max(1, task.rounds - task.rounds // 2)
+    noise = task.noise_std / math.sqrt(averaged) * math.sqrt(columns / scaled)
+    unlearned = LEARNABLE * math.exp(-task.learning_rate * scaled / 4 * 0.75 * task.rounds)
+    return math.hypot(noise, unlearned)
+
+
+Task = Moments | GradientTask
+Published = NoisyMoments | LearnedWeights
+GRADIENTS = GradientTask.scheme
 PURE = 1e-30  # too small to help any accountant, and far above the distance of the samplers from their laws
 Ridge = Literal["auto"] | Annotated[float, at_least(0), FINITE]
 
@@ -59,15 +122,15 @@ class Regression(LinearModel[Task, Published]):
     rows_at_most: int
 
     saved: ClassVar = {
-        "feature_names_in": texts,
-        "coef": numbers,
-        "intercept": numbers,
-        "method": word,
-        "noise_std": size,
-        "count": size_if_any,
-        "ridge": size_if_any,
-        "clipped": size_if_any,
-        "protection": epsilons,
+        "feature_names_in": read_texts,
+        "coef": read_array,
+        "intercept": read_array,
+        "method": read_text,
+        "noise_std": read_size,
+        "count": read_size_if_any,
+        "ridge": read_size_if_any,
+        "clipped": read_size_if_any,
+        "protection": read_epsilons,
     }
     saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**LinearModel.saved_if_known, "parts": read_laws}
     noise_std_: float
@@ -87,7 +150,7 @@ class Regression(LinearModel[Task, Published]):
         """The encoded rows, and the label's."""
         return self._dealt(party, table.sorted_by_id(), task)[0]
 
-    def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
+    def simulate_result(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
         dealt = {party: self._dealt(party, tables[party], task) for party in task.owners}
         rows = {party: np.vstack(list(found.blocks(task.block_rows))) for party, (found, *_) in dealt.items()}
@@ -100,30 +163,30 @@ class Regression(LinearModel[Task, Published]):
         if task.scheme != GRADIENTS:
             return (weighted_rows(party, table, self.label, task),)
         owner, column = split_label(self.label, task.owners)
-        found = Centred(table.schema, column if party == owner else None)
-        return found.features(table), found.labels(table)[:, -task.classes :] if party == owner else None
+        found = ColumnCentring(table.schema, column if party == owner else None)
+        return found.centre_features(table), found.labels(table)[:, -task.classes :] if party == owner else None
 
     def conclude(self, roster: Roster, task: Task, result: Published) -> Self:
         """Become the fitted model that a published result describes."""
-        self.method_ = method_of(task)
+        self.method_ = method_name(task)
         self.noise_std_ = task.noise_std
-        self.protection_ = protected(task, self.delta)
+        self.protection_ = protection_of(task, self.delta)
         return super().conclude(roster, task, result)
 
     # --- planning
 
-    def details(self, task: Task, statement: Statement) -> Details:
+    def details(self, task: Task, statement: Statement) -> PlanDetails:
         """The method, and how many batches are opened where there are any."""
-        return Details(method_of(task), task.rounds_figures, brief=task.rounds_in_words)
+        return PlanDetails(method_name(task), task.rounds_figures, brief=task.rounds_in_words)
 
-    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> SampleSizeForecast:
         """How far noise moves a predicted probability, or a number in half ranges of the label."""
         design = self.design(roster.schemas)
         known = task.rows_stated or rows
         columns = len(design.features)
-        found = expected(method_of(task), task, design.declared, design.feature_norm, columns, known)
+        found = forecast_error(method_name(task), task, design.declared, design.feature_norm, columns, known)
         of = "a predicted probability" if self.kind == "logistic" else "a prediction, in half ranges of the label,"
-        return Outlook.falling(of, ENOUGH_OF_A_PREDICTION, found.error * (known or 1), known)
+        return SampleSizeForecast.falling(of, ENOUGH_OF_A_PREDICTION, found.error * (known or 1), known)
 
     @abstractmethod
     def check_label(self, declared: Column) -> None:
@@ -134,9 +197,9 @@ class Regression(LinearModel[Task, Published]):
         """Laplace noise is for rows of bounded L1 norm."""
         return "l1" if self.method_ == "functional" else "l2"
 
-    def designed(self, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
+    def design_for(self, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> LabelDesign:
         """The columns for a label, which must be of the kind that this regression predicts."""
-        found = super().designed(schemas, label, norm)
+        found = super().design_for(schemas, label, norm)
         self.check_label(found.declared)
         return found
 
@@ -155,11 +218,11 @@ class Regression(LinearModel[Task, Published]):
             )
         return () if self.epsilon is None else parse_budgets(self.epsilon, delta, roster.trust)
 
-    def plan_moments(self, roster: Roster, law: Law, gamma: int) -> Moments:
+    def plan_moments(self, roster: Roster, law: LawName, gamma: int) -> Moments:
         """One release of second moments, with the least noise that meets the budgets."""
         self.check_common()
         check_whole("gamma", gamma, 2, 2**26)
-        laplace = law == LAPLACE
+        laplace = law == FUNCTIONAL
         budgets = self.budgets(roster, PURE if laplace else self.delta)
         design = self.design(roster.schemas, "l1" if laplace else "l2")
         constant = design.constant(gamma)
@@ -171,19 +234,19 @@ class Regression(LinearModel[Task, Published]):
             rows_at_most=self.rows_at_most,
             noise=1 if laplace else len(roster.schemas),
             law=law,
-            known=most_known(roster.trust, budgets) if laplace else 0,
+            known=largest_known_noise(roster.trust, budgets) if laplace else 0,
             hidden=roster.hidden,
         )
         if self.epsilon_by_party is not None:
             return with_own_budgets(draft, dict(self.epsilon_by_party), self.delta)
-        return draft.calibrated(budgets)
+        return draft.calibrate(budgets)
 
-    def normal_law(self) -> NormalLaw:
+    def normal_law(self) -> NormalLawName:
         """The noise of every method but ``"functional"``."""
         for law in NORMAL_LAWS:
             if law == self.noise:
                 return law
-        hint = '; Laplace noise is method="functional"' if self.noise == LAPLACE else ""
+        hint = '; Laplace noise is method="functional"' if self.noise == FUNCTIONAL else ""
         raise StudyError(f"noise must be one of {', '.join(NORMAL_LAWS)}, not {self.noise!r}{hint} [ST185]")
 
     def check_common(self) -> None:
@@ -194,12 +257,12 @@ class Regression(LinearModel[Task, Published]):
         if not isinstance(self.intercept, bool):
             raise StudyError(f"intercept is True or False, not {self.intercept!r} [ST186]")
 
-    def reading(self, task: Moments, classes: int | None = None) -> Reading:
+    def reading(self, task: Moments, classes: int | None = None) -> MomentReading:
         """How to read the published moments of a task; only the last ``classes`` columns of the label are used."""
-        design = self.designed(self.schemas_, self.label_, "l1" if task.laplace else "l2")
+        design = self.design_for(self.schemas_, self.label_, "l1" if task.pure else "l2")
         keep = slice(-classes if classes else None, None)
         weight = label_weight(design.declared, design.norm, task.constant, task.gamma)
-        return Reading(
+        return MomentReading(
             design.features,
             design.labels[keep],
             design.middles,
@@ -208,7 +271,7 @@ class Regression(LinearModel[Task, Published]):
             design.columns,
         )
 
-    def remember(self, found: Fitted, published: NoisyMoments, reading: Reading) -> None:
+    def remember(self, found: FittedWeights, published: NoisyMoments, reading: MomentReading) -> None:
         """Store how the weights were computed: rows, ridge, clipped eigenvalues; and the parts of scores."""
         self.parts_ = part_laws(published, reading, self.coef_, tuple(self.schemas_))
         self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
@@ -252,12 +315,12 @@ class Regression(LinearModel[Task, Published]):
         return [*lines, f"the result tells about the columns of each party alone, epsilon at most: {self._told()}"]
 
 
-def method_of(task: Task) -> str:
+def method_name(task: Task) -> str:
     """The method that a task carries out."""
-    return task.scheme or ("functional" if task.law == LAPLACE else "one-shot")
+    return task.scheme or ("functional" if task.law == FUNCTIONAL else "one-shot")
 
 
-def protected(task: Task, delta: float) -> dict[str, float]:
+def protection_of(task: Task, delta: float) -> dict[str, float]:
     """The epsilon of the published result for each party's columns alone; for gradients, for a whole person."""
     return dict(_protected(task, delta))
 

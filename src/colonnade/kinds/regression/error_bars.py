@@ -14,8 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from colonnade.kinds.regression.quadratic import Matrix, Reading, Release, Vector, ordered, steepnesses
-from colonnade.models.estimates import Bars, public_normals
+from colonnade.kinds.regression.least_squares import (
+    Matrix,
+    MomentReading,
+    MomentRelease,
+    Vector,
+    order_moments,
+    steepnesses,
+)
+from colonnade.models.estimates import ErrorBars, public_normals
 
 DRAWS = 1000
 _SLOPES = 40
@@ -26,7 +33,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Drawn:
+class WeightDraws:
     """Weights and offsets that may be those without noise: draws given what is published.
 
     ``weights`` has the shape (draws, labels, features), the others (draws, labels). Offsets are for encoded columns;
@@ -39,8 +46,10 @@ class Drawn:
     agreements: Matrix
 
 
-def drawn(published: Release, reading: Reading, ridge: float | str, through: float | None = None) -> Drawn:
-    """Draws for the problem that :func:`colonnade.kinds.regression.quadratic.fit` solves with these arguments."""
+def sample_weights(
+    published: MomentRelease, reading: MomentReading, ridge: float | str, through: float | None = None
+) -> WeightDraws:
+    """Draws for the problem that :func:`colonnade.kinds.regression.least_squares.fit_weights` solves with these arguments."""
     strength = 0.0 if ridge == "auto" else float(ridge)
     seen = _Seen.of(published, reading, strength, through)
     key = hashlib.sha256(b"colonnade error bars 1" + np.ascontiguousarray(published.matrix).tobytes()).digest()
@@ -54,16 +63,16 @@ def drawn(published: Release, reading: Reading, ridge: float | str, through: flo
         if through is None:
             centred = seen.offsets(label, weights[:, label], normals[label, :, -1])
             offsets[:, label] = centred + reading.label_middles[label] - weights[:, label] @ reading.middles
-    return Drawn(weights, offsets, explained, explained + strength * np.square(weights).sum(axis=2) / seen.rows)
+    return WeightDraws(weights, offsets, explained, explained + strength * np.square(weights).sum(axis=2) / seen.rows)
 
 
-def bars(value: Matrix, draws: Matrix) -> Bars:
+def error_bars_of(value: Matrix, draws: Matrix) -> ErrorBars:
     """The deviation of draws, and an interval that holds 95 % of them and the published value."""
     low, high = np.quantile(draws, (0.025, 0.975), axis=0)
-    return Bars(draws.std(axis=0), np.minimum(low, value), np.maximum(high, value))
+    return ErrorBars(draws.std(axis=0), np.minimum(low, value), np.maximum(high, value))
 
 
-def slopes(draws: Drawn, label_means: Vector) -> Vector:
+def slopes(draws: WeightDraws, label_means: Vector) -> Vector:
     """The slope of probabilities for each draw: the average of those of all labels.
 
     It is a smooth function of what a draw explains, so it is computed for some draws and interpolated between them.
@@ -129,8 +138,8 @@ class _Seen:
     """What is left of the sum of squares of a feature, on average."""
 
     @classmethod
-    def of(cls, published: Release, reading: Reading, ridge: float, through: float | None) -> _Seen:
-        moments, deviations = ordered(published, reading)
+    def of(cls, published: MomentRelease, reading: MomentReading, ridge: float, through: float | None) -> _Seen:
+        moments, deviations = order_moments(published, reading)
         width, last, constant = len(reading.features), len(moments) - 1, published.constant
         variances = np.square(np.maximum(deviations, _ROUNDING * np.abs(moments).max(initial=1.0)))
         rows = max(1.0, max(float(moments[last, last]), float(deviations[last, last])) / constant**2)

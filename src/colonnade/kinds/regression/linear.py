@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.regression import error_bars, quadratic
+from colonnade.kinds.regression import error_bars, least_squares
 from colonnade.kinds.regression.base import Published, Regression, Ridge
-from colonnade.models.newcomers import Given, Matrix, People
+from colonnade.models.new_rows import Matrix, People, ReadingOptions
 from colonnade.models.parameters import EpsilonByParty, Label, RowsAtMost, at_least
-from colonnade.models.roster import Roster
-from colonnade.privacy.additive import LAPLACE, USUAL, NormalLaw
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Moments
+from colonnade.models.planner import Roster
+from colonnade.privacy.noise_laws import DEFAULT_LAW, FUNCTIONAL, NormalLawName
+from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.tables import Column
 
 METHODS = ("one-shot", "functional")
@@ -53,7 +52,7 @@ class LinearRegression(Regression):
     delta: float = 1e-5
     label: Label = None
     method: Literal["one-shot", "functional"] = "one-shot"
-    noise: NormalLaw = USUAL
+    noise: NormalLawName = DEFAULT_LAW
     ridge: Ridge = "auto"
     epsilon_by_party: EpsilonByParty = None
     intercept: bool = True
@@ -71,7 +70,7 @@ class LinearRegression(Regression):
                 f"method of a linear regression must be one of {', '.join(METHODS)}, not {self.method!r} [ST194]"
             )
         law = self.normal_law()
-        return self.plan_moments(roster, LAPLACE if self.method == "functional" else law, self.gamma)
+        return self.plan_moments(roster, FUNCTIONAL if self.method == "functional" else law, self.gamma)
 
     def check_label(self, declared: Column) -> None:
         """Raise an error unless the label is a number."""
@@ -86,23 +85,26 @@ class LinearRegression(Regression):
         published = cast("NoisyMoments", result)  # there is no other method
         reading, unit, zero = self.reading(published.task), *self._unit()
         through = None if self.intercept else -zero / unit
-        found = quadratic.fit(published, reading, self.ridge, through)
+        found = least_squares.fit_weights(published, reading, self.ridge, through)
         self.feature_names_in_ = list(reading.features)
         self.coef_ = unit * found.weights
         self.intercept_ = zero + unit * found.offsets if self.intercept else np.zeros(1)
         self.remember(found, published, reading)
-        draws = error_bars.drawn(published, reading, self.ridge, through)
+        draws = error_bars.sample_weights(published, reading, self.ridge, through)
         offsets = zero + unit * draws.offsets if self.intercept else np.zeros_like(draws.offsets)
-        self.bar(error_bars.bars(self.coef_, unit * draws.weights), error_bars.bars(self.intercept_, offsets))
+        self.set_error_bars(
+            error_bars.error_bars_of(self.coef_, unit * draws.weights),
+            error_bars.error_bars_of(self.intercept_, offsets),
+        )
 
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The label in its unit."""
         values: Matrix = np.asarray(scores, dtype=np.float64)[:, 0]
         return np.expm1(values) if self.design_.quantity.transform == "log1p" else values
 
-    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
+    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[ReadingOptions]) -> float:
         """R^2, the share of the label's variance that is predicted; ``y`` only where the label is not in X."""
-        true, predicted = self.compared(X, y, **given)
+        true, predicted = self.compare_labels(X, y, **given)
         true = true.astype(np.float64)
         wrong, total = np.sum(np.square(true - predicted)), np.sum(np.square(true - true.mean()))
         return 1.0 - float(wrong / total) if total > 0 else 0.0

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.regression import error_bars, forecast, gradient_bars, quadratic
-from colonnade.kinds.regression.base import Published, Regression, Ridge, Task
-from colonnade.kinds.regression.forecast import Forecast
-from colonnade.kinds.regression.gradients.descent import Learned
-from colonnade.kinds.regression.gradients.task import Gradients
-from colonnade.models.estimates import Bars
-from colonnade.models.newcomers import Given, Matrix, People
+from colonnade.kinds.regression import base, error_bars, gradient_descent, least_squares
+from colonnade.kinds.regression.base import Forecast, Published, Regression, Ridge, Task
+from colonnade.kinds.regression.gradient_descent import LearnedWeights
+from colonnade.kinds.regression.task import GradientTask
+from colonnade.models.classifier_mixin import ClassifierMixin, Threshold, check_threshold, shares_of
+from colonnade.models.estimates import ErrorBars
+from colonnade.models.new_rows import Matrix, People, ReadingOptions
 from colonnade.models.parameters import (
     Count,
     EpsilonByParty,
@@ -30,12 +30,10 @@ from colonnade.models.parameters import (
     at_most,
     check_whole,
 )
-from colonnade.models.predicting import Deciding, Threshold, check_threshold, shares_of
-from colonnade.models.roster import Roster
-from colonnade.models.saved import numbers
-from colonnade.privacy.additive import LAPLACE, USUAL, NormalLaw
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Moments
+from colonnade.models.planner import Roster
+from colonnade.models.serialization import read_array
+from colonnade.privacy.noise_laws import DEFAULT_LAW, FUNCTIONAL, NormalLawName
+from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.tables import Column
 
 METHODS = ("auto", "one-shot", "functional", "sqm")
@@ -47,7 +45,7 @@ _MOST_ROUNDS = 1_000_000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(Deciding[Task, Published], Regression):
+class LogisticRegression(ClassifierMixin[Task, Published], Regression):
     """Differentially private logistic regression over vertically partitioned columns.
 
     The label is a flag or a category. For a category with more than two values, each value is learned against the
@@ -59,7 +57,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         label: the column to predict, written ``"party.column"``; may be given to ``fit`` instead.
         method: ``"one-shot"`` publishes second moments with Skellam or discrete Gaussian noise; ``"functional"`` with
             discrete Laplace noise, for pure epsilon; ``"sqm"`` publishes noisy gradients of batches, round by round;
-            ``"auto"`` takes the one with the least expected error (see :meth:`forecast`).
+            ``"auto"`` takes the one with the least expected error (see :meth:`base`).
         rows: about how many people there are, as far as everybody may know it; ``"sqm"`` needs it.
         noise: ``"skellam"`` or ``"discrete-gaussian"``.
         ridge: ``"auto"`` follows from the noise; a number is added to the diagonal of the centred X'X. Not for "sqm".
@@ -80,16 +78,16 @@ class LogisticRegression(Deciding[Task, Published], Regression):
     """
 
     kind = "logistic"
-    tasks = (Moments, Gradients)
+    tasks = (Moments, GradientTask)
     many_classes = True
-    saved_if_known: ClassVar = {**Regression.saved_if_known, "shares": numbers}
+    saved_if_known: ClassVar = {**Regression.saved_if_known, "shares": read_array}
 
     epsilon: float | Mapping[str, float] | None = None
     delta: float = 1e-5
     label: Label = None
     method: Literal["auto", "one-shot", "functional", "sqm"] = "auto"
     rows: Count | None = None
-    noise: NormalLaw = USUAL
+    noise: NormalLawName = DEFAULT_LAW
     ridge: Ridge = "auto"
     epsilon_by_party: EpsilonByParty = None
     expansion: Literal[1, 3] = 1
@@ -133,7 +131,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         design = self.design(roster.schemas)
         columns = len(design.features)
         found = [
-            forecast.expected(
+            base.forecast_error(
                 method, self._candidate(method, roster), design.declared, design.feature_norm, columns, self.rows
             )
             for method in methods
@@ -144,9 +142,9 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         law = self.normal_law()
         if method == "sqm":
             return self._plan_gradients(roster)
-        return self.plan_moments(roster, LAPLACE if method == "functional" else law, self.gamma or _MOMENTS_GAMMA)
+        return self.plan_moments(roster, FUNCTIONAL if method == "functional" else law, self.gamma or _MOMENTS_GAMMA)
 
-    def _plan_gradients(self, roster: Roster) -> Gradients:
+    def _plan_gradients(self, roster: Roster) -> GradientTask:
         """Rounds of noisy gradients; rows are scaled to norm 1 by a public number."""
         roster.require_known_members('method="sqm"')
         self.check_common()
@@ -156,7 +154,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         norm = math.sqrt(math.fsum([_INTERCEPT * _INTERCEPT, *(block.clip * block.clip for block in blocks)]))
         gamma = _GRADIENTS_GAMMA[self.expansion] if self.gamma is None else self.gamma
         check_whole("gamma", gamma, 2, 2**20)
-        draft = Gradients(
+        draft = GradientTask(
             blocks=blocks,
             label_owner=design.owner,
             classes=_columns(design.declared),
@@ -175,7 +173,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
             rows_at_most=self.rows_at_most,
             intercept=_INTERCEPT,
         )
-        return draft.calibrated(self.budgets(roster, self.delta))
+        return draft.calibrate(self.budgets(roster, self.delta))
 
     def _batches(self) -> tuple[int, int]:
         """The public number of rows, and how many of them a batch has."""
@@ -227,7 +225,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         if result.task.scheme is None:
             self._from_moments(result)
         else:
-            self._from_gradients(cast("Learned", result))
+            self._from_gradients(cast("LearnedWeights", result))
 
     def _from_moments(self, result: NoisyMoments) -> None:
         """Least squares on the labels 0 and 1, as in Taylor's expansion; then a slope for probabilities.
@@ -236,40 +234,40 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         """
         reading = self.reading(result.task, _columns(self.design_.declared))
         through = None if self.intercept else 0.5
-        found = quadratic.fit(result, reading, self.ridge, through)
-        slope = quadratic.TAYLOR
+        found = least_squares.fit_weights(result, reading, self.ridge, through)
+        slope = least_squares.TAYLOR
         if self.intercept:
             known = zip(found.label_means, found.solution.spreads, found.solution.agreements, strict=True)
-            slope = math.fsum(quadratic.steepness(0.5, *map(float, each)) for each in known) / len(found.weights)
+            slope = math.fsum(least_squares.steepness(0.5, *map(float, each)) for each in known) / len(found.weights)
         self.shares_ = shares_of(found.label_means) if self.intercept else None
         self.feature_names_in_ = list(reading.features)
         self.coef_ = slope * found.weights
         self.intercept_ = slope * (found.offsets - 0.5)
         self.remember(found, result, reading)
-        draws = error_bars.drawn(result, reading, self.ridge, through)
+        draws = error_bars.sample_weights(result, reading, self.ridge, through)
         slopes = error_bars.slopes(draws, found.label_means) if self.intercept else np.full(len(draws.weights), slope)
-        self.bar(
-            error_bars.bars(self.coef_, slopes[:, None, None] * draws.weights),
-            error_bars.bars(self.intercept_, slopes[:, None] * (draws.offsets - 0.5)),
+        self.set_error_bars(
+            error_bars.error_bars_of(self.coef_, slopes[:, None, None] * draws.weights),
+            error_bars.error_bars_of(self.intercept_, slopes[:, None] * (draws.offsets - 0.5)),
         )
 
-    def _from_gradients(self, result: Learned) -> None:
+    def _from_gradients(self, result: LearnedWeights) -> None:
         design = self.design_
         self.feature_names_in_ = design.features
         self.coef_ = result.slopes
         self.intercept_ = result.offsets - result.slopes @ design.middles
         self.count_ = self.ridge_ = self.clipped_ = self.shares_ = self.parts_ = None
-        self.bar(*self._gradient_bars(result))
+        self.set_error_bars(*self._gradient_bars(result))
 
-    def _gradient_bars(self, result: Learned) -> tuple[Bars | None, Bars | None]:
+    def _gradient_bars(self, result: LearnedWeights) -> tuple[ErrorBars | None, ErrorBars | None]:
         """Weights as far as noise may have moved them in all rounds; that of the intercept is part of all of them."""
-        if (deviations := gradient_bars.deviations(result)) is None:
+        if (deviations := gradient_descent.weight_deviations(result)) is None:
             return None, None
         slopes, offsets = deviations * result.task.scale, deviations * result.task.constant / result.task.gamma
         moved = np.hypot(offsets, slopes * float(np.linalg.norm(self.design_.middles)))
         return (
-            Bars.normal(self.coef_, np.repeat(slopes[:, None], self.coef_.shape[1], axis=1)),
-            Bars.normal(self.intercept_, moved),
+            ErrorBars.normal(self.coef_, np.repeat(slopes[:, None], self.coef_.shape[1], axis=1)),
+            ErrorBars.normal(self.intercept_, moved),
         )
 
     def check_restored(self) -> None:
@@ -285,7 +283,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         """The classes, where each of them has a row of ``coef_``."""
         return [str(name) for name in self.classes_] if len(self.coef_) > 1 else [""]
 
-    def decision_function(self, X: People, **given: Unpack[Given]) -> Matrix:
+    def decision_function(self, X: People, **given: Unpack[ReadingOptions]) -> Matrix:
         """Scores: log-odds of the second class, or a column for each class."""
         scores = self.scores(X, **given)
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -297,9 +295,9 @@ class LogisticRegression(Deciding[Task, Published], Regression):
             return np.hstack([1 - found, found])
         return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny))
 
-    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
+    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[ReadingOptions]) -> float:
         """The share of people whose class is predicted; ``y`` only where the label is not in X."""
-        true, predicted = self.compared(X, y, **given)
+        true, predicted = self.compare_labels(X, y, **given)
         return float(np.mean(true == predicted))
 
     def true_of(self, X: People) -> NDArray[Any]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from colonnade.drawing.markup import Html, join, named_values, table, tag
-from colonnade.report import words
-from colonnade.report.results import coefficients
-from colonnade.report.section import Run, Section
-from colonnade.report.words import counted, mapping, number
+from colonnade.report import wording
+from colonnade.report.sections import ReportSection, Run, coefficients
+from colonnade.report.wording import count_noun, mapping, number
 
 if TYPE_CHECKING:
     from colonnade.kinds.regression.base import Regression
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 def title(model: Regression, columns: int) -> str:
     """What was computed, in a few words."""
-    on = f" on {counted(columns, 'column')}" if columns else ""
+    on = f" on {count_noun(columns, 'column')}" if columns else ""
     return f"one {model.kind} regression{on}"
 
 
@@ -34,7 +33,7 @@ def regression(model: Regression, run: Run, owners: Sequence[str]) -> Html:
 
 def _lead(model: Regression) -> Html:
     people = f"From about {round(model.count_):,} people (a noisy count), a" if model.count_ else "A"
-    columns = counted(len(model.feature_names_in_), "column")
+    columns = count_noun(len(model.feature_names_in_), "column")
     return tag(
         "p",
         f"{people} {model.kind} regression of {model.label_} on {columns}. How well it predicts is not shown: that "
@@ -59,7 +58,7 @@ def _facts(model: Regression, task: Mapping[str, Any]) -> Html | None:
 
 def _protection(found: Mapping[str, float]) -> Html:
     """What the published result tells about each party's columns alone."""
-    rows = [(name, tag("strong", words.epsilon(value))) for name, value in found.items()]
+    rows = [(name, tag("strong", wording.epsilon(value))) for name, value in found.items()]
     caption = (
         "How much the published result can tell about one person's columns at this party, if all other columns of the "
         "person were known. Epsilon is rounded up."
@@ -70,4 +69,6 @@ def _protection(found: Mapping[str, float]) -> Html:
     )
 
 
-SECTION: Section[Regression] = Section(title, regression, columns=lambda model: len(model.feature_names_in_))
+SECTION: ReportSection[Regression] = ReportSection(
+    title, regression, columns=lambda model: len(model.feature_names_in_)
+)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, checked_whole, rational, root_up
-from colonnade.privacy.sensitivity.norms import Rounding, party_norm_squared
+from colonnade.privacy.sensitivity.moments import Rounding, party_norm_squared
 
 Program = Literal["linear", "logistic", "cubic", "published"]
 _SCALES: dict[str, tuple[int, int]] = {"linear": (1, 3), "logistic": (4, 3), "cubic": (48, 7), "published": (1, 3)}
@@ -70,7 +70,7 @@ def score_bound(program: Program, gamma: int, inner: Exact, label: int = 0) -> E
     return gradient_scale(program, gamma) // gamma * cubic_maximum(Fraction(inner) / gamma**2)
 
 
-def replaced_score_bound(program: Program, gamma: int, inner: Exact, label: int = 0) -> Exact:
+def replacement_score_bound(program: Program, gamma: int, inner: Exact, label: int = 0) -> Exact:
     """The number that, times the norm of a row, bounds the change of its gradient when the row is replaced.
 
     The part without the label is ``x x' w`` times a number that is not negative, and two such matrices differ by no
@@ -93,7 +93,7 @@ def gradient_sensitivity(
     score = score_bound(program, gamma, inner_product_bound(norm_squared, weights_squared), label)
     added = Sensitivity.from_l2(norm_squared * score * score, columns)
     # Here the length of a vector is bounded, not an inner product, so the root is not rounded down.
-    moved = replaced_score_bound(program, gamma, root_up(norm_squared * weights_squared), label)
+    moved = replacement_score_bound(program, gamma, root_up(norm_squared * weights_squared), label)
     square = min(math.floor(norm_squared * moved * moved), added.replace_l2_squared)
     l1 = min(added.replace_l1, square, math.isqrt(columns * square))
     return Sensitivity(added.l1, added.l2_squared, l1, square)

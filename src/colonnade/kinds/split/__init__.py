@@ -22,7 +22,7 @@ Reading order:
 - ``sensitivity``: how far one person moves embeddings and updates.
 - ``scores`` with ``asked`` and ``foretold``: scores of new people, a study of its own; ``kept``: what parties keep.
 - ``report``: how a person sees the result.
-- ``audit_embeddings``, ``audit_features``: the games;
+- ``audit``, ``audit``: the games;
   ``attack_views``, ``attack_slopes``: what an attacker sees of one person.
 
 A head is a regression, its directions are those of PCA, and scores are added up as joint predictions are: so this kind

@@ -19,7 +19,7 @@ def head(model: Model, encoder: Encoder, table: Table) -> Head:
     joint = Joint(((design.owner, encoder.width),), design.owner, len(design.declared.classes))
     centred = model.centred(design.owner, table)
     labels = targets(centred, table, joint.classes)
-    rows = joint.rows(design.owner, centred.features(table), encoder, labels).matrix()
+    rows = joint.rows(design.owner, centred.centre_features(table), encoder, labels).matrix()
     constant = joint.constant(committee.GAMMA) / committee.GAMMA
     whole = np.hstack([rows, np.full((len(rows), 1), constant)])
     gram: Matrix = whole.T @ whole
@@ -29,4 +29,4 @@ def head(model: Model, encoder: Encoder, table: Table) -> Head:
 def embedded(model: Model, encoder: Encoder, table: Table) -> Matrix:
     """The party's embeddings as that head takes them."""
     owner = model.design_.owner
-    return committee.embedded(encoder, model.centred(owner, table).features(table).matrix(), owner)
+    return committee.embedded(encoder, model.centred(owner, table).centre_features(table).matrix(), owner)

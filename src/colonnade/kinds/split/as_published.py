@@ -18,11 +18,10 @@ from colonnade.kinds.split.constants import constants
 from colonnade.kinds.split.encoders import Encoder, OverRows
 from colonnade.kinds.split.labels import targets
 from colonnade.kinds.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way
-from colonnade.models.design import Design
-from colonnade.models.planner import Details
-from colonnade.models.roster import Roster
+from colonnade.models.design import LabelDesign
+from colonnade.models.planner import PlanDetails, Roster
 from colonnade.privacy import Statement, Trust
-from colonnade.privacy.rows import rounded_up
+from colonnade.privacy.statement import format_rounded_up
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -38,7 +37,7 @@ class AsPublished(Way):
 
     # --- planning
 
-    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
+    def default_width(self, model: Model, design: LabelDesign, roster: Roster) -> int:
         """As wide as a small network's last layer."""
         return _WIDTH
 
@@ -84,23 +83,23 @@ class AsPublished(Way):
         """Of a party that tells embeddings what the task says; the others keep theirs to themselves."""
         return task.sender(party).width if party in task.passives else _WIDTH
 
-    def details(self, task: Adaptive, statement: Statement) -> Details:
+    def details(self, task: Adaptive, statement: Statement) -> PlanDetails:
         """The one line about what is promised, and the honest sum of what the paper charges once."""
         lines = ["THE PUBLISHED ALGORITHM, which promises nothing", task.reason]
         facts: dict[str, Any] = {"guarantee": task.reason}
         if task.protected:
             facts["frozen_epsilon"] = frozen = task.frozen_epsilon(statement.delta)
             lines.append(
-                f"{task.epochs} releases together would be epsilon {rounded_up(frozen)} if encoders were frozen; "
+                f"{task.epochs} releases together would be epsilon {format_rounded_up(frozen)} if encoders were frozen; "
                 "for this algorithm that is no promise"
             )
-        return Details(self.name, {"head": facts}, section=tuple(lines))
+        return PlanDetails(self.name, {"head": facts}, section=tuple(lines))
 
     # --- the joint computation
 
     def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Adaptive) -> Learned:
         """Passive parties tell embeddings and learn from slopes; the active one learns the head."""
-        features = model.centred(me.name, table).features(table)
+        features = model.centred(me.name, table).centre_features(table)
         over = None if encoder is None else OverRows(encoder, features.matrix())
         encoders = {} if encoder is None else {me.name: encoder}
         if me.name != task.active:
@@ -120,7 +119,7 @@ class AsPublished(Way):
     ) -> Learned:
         """The same in one place."""
         over = {
-            party: OverRows(encoder, model.centred(party, tables[party]).features(tables[party]).matrix())
+            party: OverRows(encoder, model.centred(party, tables[party]).centre_features(tables[party]).matrix())
             for party, encoder in encoders.items()
         }
         labels = targets(model.centred(task.active, tables[task.active]), tables[task.active], task.classes)

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.kinds.prediction.scores import programs as summing
-from colonnade.kinds.prediction.scores.programs import OpenedScores, Parts
-from colonnade.kinds.prediction.scores.task import Part, Scores
+from colonnade.kinds.prediction.scores.programs import OpenedScores, OwnScoreParts
+from colonnade.kinds.prediction.scores.task import ScorePart, Scores
 from colonnade.kinds.split import by_embeddings
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.embeddings import programs as telling
 from colonnade.kinds.split.embeddings.task import NewEmbeddings, Sender
 from colonnade.kinds.split.encoders import OverRows
 from colonnade.kinds.split.foretold import Foretold, centred
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
 from colonnade.privacy import Trust
 from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
@@ -71,14 +71,14 @@ def question(
     return NewEmbeddings(Trust(owners, (), 0), active, senders, rows, new="noised", model=model.digest)
 
 
-def part_of(model: SplitModel, party: str, gamma: int, *, exact: bool) -> Part:
+def part_of(model: SplitModel, party: str, gamma: int, *, exact: bool) -> ScorePart:
     """The least and the largest whole number that a party's part of each score can be: clip times the weights' norm."""
     weights, clip = weights_of(model, party, exact=exact), Fraction(model.plan_["clips"].get(party, 0.0))
     ends = []
     for row in weights.tolist():
         square = sum((Fraction(weight) ** 2 for weight in row), Fraction(0)) * (gamma * clip) ** 2
         ends.append(math.isqrt(math.ceil(square)) + 1 if square else 0)
-    return Part(party, tuple(-end for end in ends), tuple(ends))
+    return ScorePart(party, tuple(-end for end in ends), tuple(ends))
 
 
 def weights_of(model: SplitModel, party: str, *, exact: bool) -> Matrix:
@@ -121,12 +121,12 @@ def simulate(model: SplitModel, tables: Mapping[str, Table], task: Any, stream: 
     return _received(model, tables[task.active], told[task.active].received, task)
 
 
-def parts(model: SplitModel, party: str, table: Table, task: Scores) -> Parts:
+def parts(model: SplitModel, party: str, table: Table, task: Scores) -> OwnScoreParts:
     """One party's parts of the scores of the people in its table."""
     if model.feature_schema(party) is None:
-        return Parts(table.ids, np.zeros((table.rows, task.classes)), table.own_ids)
+        return OwnScoreParts(table.ids, np.zeros((table.rows, task.classes)), table.own_ids)
     values = model.embedded(party, table) @ weights_of(model, party, exact=task.exact).T
-    return Parts(table.ids, values, table.own_ids)
+    return OwnScoreParts(table.ids, values, table.own_ids)
 
 
 def _encoding(model: SplitModel, party: str, table: Table) -> OverRows:

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.attacks.labels import Codes, Matrix, Returned
+from colonnade.audit.attacks.labels import Codes, Matrix, ReturnedGradients
 from colonnade.errors import StudyError
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.embeddings.sides import Passive, Teacher, batch
 from colonnade.kinds.split.embeddings.task import Embeddings
 from colonnade.kinds.split.encoders import OverRows
 from colonnade.kinds.split.labels import targets
-from colonnade.models.roster import Roster
-from colonnade.privacy.noise.response import randomised_response
+from colonnade.models.planner import Roster
+from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.privacy.releases import RandomisedResponse
-from colonnade.protocols.messages import own_noise
+from colonnade.protocols.message_task import own_noise
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -61,7 +61,7 @@ class Transcript:
 
 def told_about_labels(
     model: SplitModel, people: Mapping[str, Table], task: Embeddings, known: NDArray[np.intp], stream: Stream
-) -> Returned:
+) -> ReturnedGradients:
     """What the first passive party learns about everybody's label while encoders learn from these people."""
     labels = _labels(model, people, task.active, task.classes)
     event = task.labels_event
@@ -75,19 +75,21 @@ def told_about_labels(
         slopes = _taught(model, people, told, task, stream).of(task.passives[0])
     epsilon = event.epsilon if isinstance(event, RandomisedResponse) else None
     itself = task.training == "labels"
-    return Returned(slopes, np.asarray(labels, dtype=np.intp), known, task.classes, epsilon, labels_told=itself)
+    return ReturnedGradients(
+        slopes, np.asarray(labels, dtype=np.intp), known, task.classes, epsilon, labels_told=itself
+    )
 
 
 def returned_slopes(
     model: SplitModel, people: Mapping[str, Table], roster: Roster, known: NDArray[np.intp], stream: Stream
-) -> Returned:
+) -> ReturnedGradients:
     """What the first passive party gets back while encoders and head learn together as published."""
     seen = Transcript(next(iter(people.values())).rows)
     model.watch = seen.watch
     model.simulate(people, roster, stream)
     labels = _labels(model, people, model.design_.owner, model.plan_["classes"])
     slopes = seen.of(next(iter(seen.slopes)))
-    return Returned(slopes, np.asarray(labels, dtype=np.intp), known, model.plan_["classes"])
+    return ReturnedGradients(slopes, np.asarray(labels, dtype=np.intp), known, model.plan_["classes"])
 
 
 def _labels(model: SplitModel, people: Mapping[str, Table], active: str, classes: int) -> NDArray[np.int64]:
@@ -101,7 +103,7 @@ def _taught(
     """The rounds of the first epochs, as the parties play them."""
     sides = {}
     for party in task.passives:
-        rows = model.centred(party, people[party]).features(people[party]).matrix()
+        rows = model.centred(party, people[party]).centre_features(people[party]).matrix()
         encoder = model.encoder_of(party, people[party], task, int(stream.uint64(1)[0]))
         assert encoder is not None  # noqa: S101 - for the type checker; a passive party has columns
         sides[party] = Passive(

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.attacks.labels import Returned
-from colonnade.audit.attacks.views import NO_SLOPES, Matrix, ModelViews, seen_of
+from colonnade.audit.attacks.labels import ReturnedGradients
+from colonnade.audit.attacks.views import NO_SLOPES, Matrix, ModelViews, observe_people
 from colonnade.errors import StudyError
 from colonnade.kinds.split import choice
 from colonnade.kinds.split.attack_slopes import returned_slopes, told_about_labels
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.committee import Joint
-from colonnade.models.roster import Roster
+from colonnade.models.planner import Roster
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -26,7 +26,7 @@ from colonnade.tables import Table
 class SplitViews(ModelViews):
     """What split networks show of one person, by the way to their head."""
 
-    def told(self, model: SplitModel, party: str, table: Table, seed: int, releases: int) -> tuple[Matrix, str, str]:
+    def observe(self, model: SplitModel, party: str, table: Table, seed: int, releases: int) -> tuple[Matrix, str, str]:
         """A party's embeddings under the noise of their releases, or as the published sums hold them."""
         factor, deviation, what, needs = _told(model, party)
         embedded = factor * np.asarray(model.embedded(party, table))
@@ -46,7 +46,7 @@ class SplitViews(ModelViews):
             raise StudyError(
                 f"{party} tells nobody anything about single people, only shares: attack the scores [ST009]"
             )
-        return seen_of(model, party, people, seed).numbers
+        return observe_people(model, party, people, seed).numbers
 
     def check_kept(self, model: SplitModel, needed: Iterable[str]) -> None:
         """Every party of which rows are embedded must have given its encoder."""
@@ -57,23 +57,23 @@ class SplitViews(ModelViews):
                 "file by --kept [ST012]"
             )
 
-    def published(self, model: SplitModel) -> bool:
+    def has_public_scores(self, model: SplitModel) -> bool:
         """Encoders that were drawn without the table tell nothing of it; those that learned stay with their parties."""
         return choice.named(model.head_).trained(model) == "none"
 
     def fresh(self, model: SplitModel) -> Any:
         """The model not fitted; encoders that learned nothing from anybody are kept: whoever attacks may know them."""
         again = super().fresh(model)
-        if model.encoders_ and self.published(model):
+        if model.encoders_ and self.has_public_scores(model):
             said = model.parameters_["encoders"] or {}
             again.encoders = said | {
                 party: each for party, each in model.encoders_.items() if not _clipped(said.get(party))
             }
         return again
 
-    def returned(
+    def gradients(
         self, model: SplitModel, people: Mapping[str, Table], known: int, seed: int, stream: Stream
-    ) -> Returned:
+    ) -> ReturnedGradients:
         """Slopes of the algorithm as published, or what a teacher answers about labels."""
         again = self.fresh(model)
         rows = next(iter(people.values())).rows

@@ -17,10 +17,9 @@ from colonnade.kinds.split.options import image_shape
 from colonnade.kinds.split.ways import Learned, Setting, Way, together
 from colonnade.models.design import split_label
 from colonnade.models.federation import Federation
-from colonnade.models.outlook import Outlook
 from colonnade.models.parameters import check_whole
-from colonnade.models.planner import Details
-from colonnade.models.roster import Roster
+from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.sample_size import SampleSizeForecast
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
@@ -80,17 +79,17 @@ class SplitModel(FittedSplit):
         """The task for these people; they are counted where the way needs their number and it is not given."""
         counted = self.rows is None and self.way(people.roster).name != "committee"
         rows = people.common_rows() if counted else self.rows
-        return self.as_asked(people.roster, lambda roster: self.planned(roster, rows))
+        return self.plan_as_requested(people.roster, lambda roster: self.planned(roster, rows))
 
-    def supposed(self, roster: Roster) -> tuple[str, ...]:
+    def suppositions(self, roster: Roster) -> tuple[str, ...]:
         """Which parties supply encoders, which no code can check."""
         return tuple(each.sentence for each in self.setting(roster).encoders.values() if each.sentence)
 
-    def details(self, task: Task, statement: Statement) -> Details:
+    def details(self, task: Task, statement: Statement) -> PlanDetails:
         """What a pre-flight says about the chosen way."""
         return choice.way_of(task).details(task, statement)
 
-    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook | None:
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> SampleSizeForecast | None:
         """Whether so many people are enough for the chosen way."""
         return choice.way_of(task).outlook(self, task, rows)
 
@@ -136,10 +135,10 @@ class SplitModel(FittedSplit):
         """Fit in one place, without the protocol; the number of rows is that of the tables if ``rows`` is not given."""
         if task is None:
             rows = next(iter(tables.values())).rows if self.rows is None else self.rows
-            task = self.as_asked(roster, lambda roster: self.planned(roster, rows))
+            task = self.plan_as_requested(roster, lambda roster: self.planned(roster, rows))
         return super().simulate(tables, roster, stream, task=task)
 
-    def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Learned:
+    def simulate_result(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Learned:
         """What all participants would end with; encoders that are drawn follow from the stream."""
         way = choice.way_of(task)
         found = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
-from colonnade.kinds.regression.forecast import WEIGHTS
+from colonnade.kinds.regression.base import WEIGHTS
 from colonnade.kinds.split import committee, foretold, own_training
 from colonnade.kinds.split.committee import Joint, Published, Task
 from colonnade.kinds.split.edges import EdgesOptions
@@ -20,11 +20,10 @@ from colonnade.kinds.split.heads import Head
 from colonnade.kinds.split.labels import targets
 from colonnade.kinds.split.private_training import PrivateTraining
 from colonnade.kinds.split.ways import Learned, Matrix, Model, Setting, Training, Way
-from colonnade.models.design import Design, split_label
-from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
+from colonnade.models.design import LabelDesign, split_label
 from colonnade.models.pictures import reach_picture
-from colonnade.models.planner import Details
-from colonnade.models.roster import Roster
+from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.sample_size import ENOUGH_OF_A_PREDICTION, SampleSizeForecast
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
@@ -41,9 +40,9 @@ class ByCommittee(Way):
 
     # --- planning
 
-    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
+    def default_width(self, model: Model, design: LabelDesign, roster: Roster) -> int:
         """More numbers say more, and sink into the noise: as many as budgets and people allow."""
-        parties = sum(1 for party in design.schemas if design.centred(party).feature_names)
+        parties = sum(1 for party in design.schemas if design.centred_columns(party).feature_names)
         return committee.suggested_width(roster.trust, self.budgets(model, roster.trust), parties, model.rows)
 
     def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
@@ -90,14 +89,14 @@ class ByCommittee(Way):
         """The columns of a party that are not the label's."""
         return sum(not column.startswith(committee.LABEL) for column in task.block(party).columns)
 
-    def details(self, task: Task, statement: Statement) -> Details:
+    def details(self, task: Task, statement: Statement) -> PlanDetails:
         """How wide the embeddings are; none of them is told to anybody."""
         widths = {party: self.width(task, party) for party in task.owners}
         wide = ", ".join(f"{party} {width}" for party, width in widths.items() if width)
         line = f"numbers of an embedding: {wide}; moments of them are opened once, and no embedding leaves its party"
-        return Details(self.name, {"head": {"widths": widths}}, brief=(line,))
+        return PlanDetails(self.name, {"head": {"widths": widths}}, brief=(line,))
 
-    def outlook(self, model: Model, task: Task, rows: int | None) -> Outlook:
+    def outlook(self, model: Model, task: Task, rows: int | None) -> SampleSizeForecast:
         """How far noise moves a class's predicted share, or a number in half ranges, by a typical embedding.
 
         Embeddings are taken to have half of the variance that their length allows, and weights the norm 1/2.
@@ -106,7 +105,7 @@ class ByCommittee(Way):
         moved = task.noise_std / math.sqrt(2) * math.hypot(1 / joint.weight, WEIGHTS)  # two copies off the diagonal
         scale = moved * math.sqrt(2) * joint.width / joint.length
         of = "a predicted share of a class" if joint.classes else "a prediction, in half ranges of the label,"
-        return Outlook.falling(of, ENOUGH_OF_A_PREDICTION, scale, rows)
+        return SampleSizeForecast.falling(of, ENOUGH_OF_A_PREDICTION, scale, rows)
 
     # --- the joint computation
 
@@ -145,14 +144,14 @@ class ByCommittee(Way):
                 f"{party} would train otherwise than the study is charged for: plan the study again [ST226]"
             )
         centred = model.centred(party, table)
-        rows, labels = centred.features(table).matrix(), targets(centred, table, joint.classes)
+        rows, labels = centred.centre_features(table).matrix(), targets(centred, table, joint.classes)
         own_training.train_own(encoder, rows, labels, joint, plan, stream)
 
     def _rows(self, model: Model, party: str, encoder: Encoder | None, table: Table, task: Task) -> Any:
         joint = joint_of(model, task)
         centred = model.centred(party, table)
         labels = targets(centred, table, joint.classes) if party == joint.label_party else None
-        return joint.rows(party, centred.features(table), encoder, labels)
+        return joint.rows(party, centred.centre_features(table), encoder, labels)
 
     def _learned(self, model: Model, published: Published, encoders: Mapping[str, Encoder]) -> Learned:
         """The head, which follows from what everybody received."""

@@ -19,12 +19,11 @@ from colonnade.kinds.split.encoders import Encoder, OverRows
 from colonnade.kinds.split.given import learned, linear_over
 from colonnade.kinds.split.labels import targets
 from colonnade.kinds.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way
-from colonnade.models.design import Design
-from colonnade.models.planner import Details
-from colonnade.models.roster import Roster
-from colonnade.models.saved import count, size
+from colonnade.models.design import LabelDesign
+from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.serialization import read_count, read_size
 from colonnade.privacy import Statement, Trust, parse_budgets
-from colonnade.privacy.noise.response import odds_for
+from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -40,7 +39,7 @@ class ByEmbeddings(Way):
 
     # --- planning
 
-    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
+    def default_width(self, model: Model, design: LabelDesign, roster: Roster) -> int:
         """Encoders that learn reach for one point a class, which needs one dimension less than there are classes."""
         return max(1, len(design.declared.classes) - 1) if model.training != "none" else _FROZEN_WIDTH
 
@@ -80,29 +79,29 @@ class ByEmbeddings(Way):
             epochs=epochs,
             batches=model.batches or 1,
             learning_rate=model.learning_rate or _RATE,
-            label_odds=None if model.label_epsilon is None else odds_for(model.label_epsilon),
+            label_odds=None if model.label_epsilon is None else odds_of_epsilon(model.label_epsilon),
             **constants(model.constants, self.name),
         )
-        return draft.calibrated(parse_budgets(model.epsilon, model.delta, draft.trust))
+        return draft.calibrate(parse_budgets(model.epsilon, model.delta, draft.trust))
 
     def width(self, task: Embeddings, party: str) -> int:
         """Of a party that tells embeddings what the task says; the others keep theirs to themselves."""
         return task.sender(party).width if party in task.passives else _FROZEN_WIDTH
 
-    def details(self, task: Embeddings, statement: Statement) -> Details:
+    def details(self, task: Embeddings, statement: Statement) -> PlanDetails:
         """Who tells what, with which noise, and what becomes of labels."""
         lines = [f"EMBEDDINGS told to {task.active}, which keeps the head", "  party   numbers  within  noise"]
         for sender in task.senders:
             lines.append(f"  {sender.owner:<7} {sender.width:<8} {sender.clip:<7g} {task.deviation(sender.owner):.3g}")
         labels = task.facts["labels"]
         lines.append(f"noise is the deviation on each number of an embedding; labels: {labels}")
-        return Details(self.name, {"head": task.facts}, section=tuple(lines))
+        return PlanDetails(self.name, {"head": task.facts}, section=tuple(lines))
 
     # --- the joint computation
 
     def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Embeddings) -> Learned:
         """Passive parties tell embeddings; the active one receives them and fits its head."""
-        rows = model.centred(me.name, table).features(table).matrix()
+        rows = model.centred(me.name, table).centre_features(table).matrix()
         if me.name != task.active:
             assert encoder is not None  # noqa: S101 - for the type checker; a passive party has columns
             found = programs.owner(me, OverRows(encoder, rows), table.ids, None, task)
@@ -120,7 +119,7 @@ class ByEmbeddings(Way):
         self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> Learned:
         """The same in one place."""
-        rows = {party: model.centred(party, table).features(table).matrix() for party, table in tables.items()}
+        rows = {party: model.centred(party, table).centre_features(table).matrix() for party, table in tables.items()}
         over = {party: OverRows(encoders[party], rows[party]) for party in task.passives}
         labels = targets(model.centred(task.active, tables[task.active]), tables[task.active], task.classes)
         found = programs.simulate(over, labels, task, stream)
@@ -220,9 +219,9 @@ def check_facts(model: Model) -> None:
     others = set(model.schemas_) - {active}
     if plan["active"] != active or set(plan["widths"]) != others or set(plan["clips"]) != others:
         raise ValueError("the plan and the model do not belong together [VA059]")
-    if model.public_ or not all(count(width) for width in plan["widths"].values()):
+    if model.public_ or not all(read_count(width) for width in plan["widths"].values()):
         raise ValueError("embeddings have a width, and no head is public [VA060]")
-    if not all(size(clip) > 0 for clip in plan["clips"].values()) or not 1 <= count(plan["bits"]) <= 62:
+    if not all(read_size(clip) > 0 for clip in plan["clips"].values()) or not 1 <= read_count(plan["bits"]) <= 62:
         raise ValueError("embeddings have a largest norm above 0 [VA061]")
 
 

@@ -18,24 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, DataError, StudyError
-from colonnade.kinds.pca.directions.labelled import Explored
-from colonnade.kinds.pca.directions.search import NoisyProducts
-from colonnade.kinds.pca.directions.task import Directions, reach_for
+from colonnade.kinds.pca.subspace_iteration import LabelledProducts, NoisyProducts
+from colonnade.kinds.pca.task import SubspaceIteration, reach_for
 from colonnade.kinds.split import foretold
 from colonnade.kinds.split.encoders import Encoder
 from colonnade.kinds.split.foretold import Arrays
 from colonnade.kinds.split.heads import Head, Matrix, Sums, features_of, head_from
 from colonnade.privacy import Budget, Trust
-from colonnade.privacy.additive import USUAL, NormalLaw
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Moments
+from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
+from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.rows import Block, Rows
+from colonnade.protocols.rows import ColumnBlock, Rows
 from colonnade.randomness import Stream
-from colonnade.tables.places import Places
+from colonnade.tables.slots import RowSlots
 
 Labels = NDArray[np.int64] | NDArray[np.float64]
-Task = Moments | Directions
+Task = Moments | SubspaceIteration
 Published = NoisyMoments | NoisyProducts
 
 LENGTH = 1.0
@@ -101,16 +99,16 @@ class Joint:
         return max(1, round(_STEPS * self.length * (_CLASSES if self.classes else _NUMBER))) / _STEPS
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[ColumnBlock, ...]:
         """Every party's columns and how long a row of them may be; the label's come last among its owner's."""
         return tuple(self._block(party, width) for party, width in self.widths)
 
-    def _block(self, party: str, width: int) -> Block:
+    def _block(self, party: str, width: int) -> ColumnBlock:
         columns, square = tuple(f"z{place}" for place in range(width)), LENGTH**2 if width else 0.0
         if party == self.label_party:
             columns += tuple(f"{LABEL}{place}" for place in range(self.outputs))
             square += self.weight**2
-        return Block(party, columns, math.nextafter(math.sqrt(square), math.inf))
+        return ColumnBlock(party, columns, math.nextafter(math.sqrt(square), math.inf))
 
     def constant(self, gamma: int) -> int:
         """The constant column. A number's means and the rows' number need it; classes' flags add up to them."""
@@ -122,7 +120,7 @@ class Joint:
         budgets: Sequence[Budget],
         *,
         rows_at_most: int = 2**24,
-        law: NormalLaw = USUAL,
+        law: NormalLawName = DEFAULT_LAW,
         hidden: bool = False,
     ) -> Task:
         """All moments, or products of them with directions where embeddings are wide and everybody knows the people."""
@@ -137,7 +135,7 @@ class Joint:
         *,
         gamma: int = GAMMA,
         rows_at_most: int = 2**24,
-        law: NormalLaw = USUAL,
+        law: NormalLawName = DEFAULT_LAW,
         hidden: bool = False,
     ) -> Moments:
         """One release of all moments, with the least noise that keeps the budgets."""
@@ -151,7 +149,7 @@ class Joint:
             law=law,
             hidden=hidden,
         )
-        return draft.calibrated(budgets)
+        return draft.calibrate(budgets)
 
     def directions(
         self,
@@ -161,8 +159,8 @@ class Joint:
         rounds: int | None = None,
         gamma: int | None = None,
         rows_at_most: int = 2**24,
-        law: NormalLaw = USUAL,
-    ) -> Directions:
+        law: NormalLawName = DEFAULT_LAW,
+    ) -> SubspaceIteration:
         """Rounds of products with few directions, all of them together with the least noise that keeps the budgets.
 
         Without a ``gamma`` it is the largest power of two, from 4096 down, with which sums of so many rows fit.
@@ -172,7 +170,7 @@ class Joint:
         steps = steps if rounds is None else rounds
         wide = self.width + self.outputs + 1
         for scale in (4096, 2048, 1024, 512) if gamma is None else (gamma,):
-            draft = Directions(
+            draft = SubspaceIteration(
                 blocks=self.blocks,
                 trust=trust,
                 gamma=scale,
@@ -185,7 +183,7 @@ class Joint:
                 reach=reach_for(wide, steps, each),
                 labels=tuple(self._order[self.width :].tolist()),
             )
-            task = draft.calibrated(budgets)
+            task = draft.calibrate(budgets)
             if _fits(task):
                 break
         return task
@@ -247,7 +245,7 @@ class Joint:
 
     def _explored(self, published: NoisyProducts, solver: str, ridge: float | str) -> Head:
         """The head within the directions that were asked for; it gives no weight to any other."""
-        seen = Explored(published.task, published.asked, published.opened)
+        seen = LabelledProducts(published.task, published.directions, published.opened)
         sums = replace(self._unweighted(*seen.sums()), sought=True)
         found = head_from(sums, classes=self.classes, constant=published.constant, solver=solver, ridge=ridge)
         facts = {**found.facts, "directions": float(seen.basis.shape[1])}
@@ -278,7 +276,7 @@ class EmbeddedRows:
         return self.features.ids
 
     @property
-    def places(self) -> Places | None:
+    def places(self) -> RowSlots | None:
         """The slots of the rows, if nobody knows which people all parties hold."""
         return self.features.places
 

@@ -22,8 +22,8 @@ from colonnade.kinds.split.linear import Linear, LinearOptions, LinearOver
 from colonnade.kinds.split.networks import Network, set_weights
 from colonnade.kinds.split.options import Options, image_shape
 from colonnade.kinds.split.trial import tried
-from colonnade.models.files import about, packed, replace_private, unpack_arrays
 from colonnade.models.pytorch import load_torch
+from colonnade.models.serialization import name_file_in_errors, packed, replace_private, unpack_arrays
 from colonnade.randomness import new_key
 
 if TYPE_CHECKING:
@@ -110,10 +110,10 @@ def from_bytes(
     """The encoder that a file holds. One of kind ``module`` needs the module again, or what makes it."""
     try:
         arrays = unpack_arrays(data)
-        said = reading.json_of(str(arrays.pop(_ABOUT)[()])[:_LONGEST])
+        said = reading.parse_json(str(arrays.pop(_ABOUT)[()])[:_LONGEST])
         columns, spec = said["columns"], {"kind": said["kind"], **said["options"]}
         learned = said.get("learned", "none")
-    except (ValueError, LookupError, TypeError, AttributeError, reading.Malformed):
+    except (ValueError, LookupError, TypeError, AttributeError, reading.MalformedFile):
         raise StudyError("this is no file of an encoder, or it is damaged [ST250]") from None
     if isinstance(columns, bool) or not isinstance(columns, int) or not 1 <= columns <= _MOST_COLUMNS:
         raise StudyError("the file of an encoder does not say how many columns it reads [ST251]")
@@ -136,10 +136,10 @@ def load_encoder(
     """The encoder in a file; see :func:`from_bytes`."""
     found = Path(path)
     try:
-        content = reading.read_bytes(found, reading.LEARNED)
-    except reading.Unreadable as error:
+        content = reading.read_bytes(found, reading.MAX_LEARNED_BYTES)
+    except reading.UnreadableFile as error:
         raise StudyError(f"{found} cannot be read: {error} [ST253]") from None
-    with about(found):
+    with name_file_in_errors(found):
         return from_bytes(content, module, device=device)
 
 
@@ -190,8 +190,8 @@ def _supplied(options: dict[str, Any], columns: int, device: str) -> Encoder:
         return _with_weights(options, columns, None, device)
     path = Path(weights)
     try:
-        arrays = unpack_arrays(reading.read_bytes(path, reading.LEARNED))
-    except reading.Unreadable as error:
+        arrays = unpack_arrays(reading.read_bytes(path, reading.MAX_LEARNED_BYTES))
+    except reading.UnreadableFile as error:
         raise StudyError(f"{path} cannot be read: {error} [ST257]") from None
     except ValueError:
         raise StudyError(f"{path} holds no weights: write them as npz, by their names in the module [ST258]") from None

@@ -18,23 +18,23 @@ from colonnade.kinds.split import alone, choice, given, kept as split_kept
 from colonnade.kinds.split.contract import worse
 from colonnade.kinds.split.encoders import Encoder, runs_code
 from colonnade.kinds.split.ways import Learned
-from colonnade.models import files
-from colonnade.models.design import Design, without_label
+from colonnade.models import serialization
+from colonnade.models.classifier_mixin import PredictionMixin
+from colonnade.models.design import LabelDesign, without_label
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Given, Matrix, People, table_of
-from colonnade.models.predicting import Predicting
-from colonnade.models.saved import facts, numbers, size, texts, word
+from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
+from colonnade.models.serialization import read_array, read_facts, read_size, read_text, read_texts
 from colonnade.protocols.task import Task
 from colonnade.tables import Column, Schema, Table
-from colonnade.tables.centred import Centred
+from colonnade.tables.centring import ColumnCentring
 
 
-class FittedSplit(Predicting[Task, Learned]):
+class FittedSplit(PredictionMixin[Task, Learned]):
     """A head over embeddings, and of the encoders those that are in this process."""
 
     keeps = "encoder"
     kept_file = "kept.npz"
-    saved: ClassVar = {"feature_names_in": texts, "head": word, "noise_std": size, "plan": facts}
+    saved: ClassVar = {"feature_names_in": read_texts, "head": read_text, "noise_std": read_size, "plan": read_facts}
 
     label: str | None
     epsilon: float | Mapping[str, float] | None
@@ -71,14 +71,14 @@ class FittedSplit(Predicting[Task, Learned]):
     def check_label(self, declared: Column) -> None:
         """Raise an error if the label's column is of the wrong kind."""
 
-    def design(self, schemas: Mapping[str, Schema], label: str | None = None) -> Design:
+    def design(self, schemas: Mapping[str, Schema], label: str | None = None) -> LabelDesign:
         """The columns, and who holds the label."""
-        found = Design.of(schemas, self.label if label is None else label)
+        found = LabelDesign.of(schemas, self.label if label is None else label)
         self.check_label(found.declared)
         return found
 
     @property
-    def design_(self) -> Design:
+    def design_(self) -> LabelDesign:
         """The columns that the model was fitted with."""
         return self.design(self.schemas_, self.label_)
 
@@ -88,10 +88,10 @@ class FittedSplit(Predicting[Task, Learned]):
         found: str | None = self.parameters_["label"]
         return found
 
-    def centred(self, party: str, table: Table) -> Centred:
+    def centred(self, party: str, table: Table) -> ColumnCentring:
         """How a party's columns are centred, with the label last where it is the party's."""
         column = str(self.label).removeprefix(f"{party}.")
-        return Centred(table.schema, column if column in table.schema.columns and column != self.label else None)
+        return ColumnCentring(table.schema, column if column in table.schema.columns and column != self.label else None)
 
     # --- the fitted model
 
@@ -113,7 +113,7 @@ class FittedSplit(Predicting[Task, Learned]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set what everybody has; encoders are in the files that their parties keep."""
         super().restore(learned)
-        self.public_ = {name: numbers(array) for name, array in learned.get("arrays", {}).items()}
+        self.public_ = {name: read_array(array) for name, array in learned.get("arrays", {}).items()}
         self.encoders_, self.own_ = {}, {}
 
     def check_restored(self) -> None:
@@ -147,7 +147,7 @@ class FittedSplit(Predicting[Task, Learned]):
 
     # --- what a party keeps
 
-    def kept(self) -> bytes:
+    def kept_content(self) -> bytes:
         """This party's own encoder, and its head if it alone has one, as the content of a file."""
         (party,) = self.holders
         return self._kept_of(party)
@@ -173,7 +173,7 @@ class FittedSplit(Predicting[Task, Learned]):
         """
         self._check_fitted()
         found = split_kept.read(Path(path), self.digest, module)
-        with files.about(Path(path)):
+        with serialization.name_file_in_errors(Path(path)):
             self._check_party(found.party)
             self._check_kept(found)
         if found.encoder is not None:
@@ -184,7 +184,7 @@ class FittedSplit(Predicting[Task, Learned]):
 
     def _check_kept(self, found: split_kept.Kept) -> None:
         """Raise an error unless an encoder, and what its party keeps besides, fit this model."""
-        columns = len(self.design_.centred(found.party).feature_names)
+        columns = len(self.design_.centred_columns(found.party).feature_names)
         if (found.encoder is None) != (columns == 0):
             raise ValueError("a party with columns keeps an encoder [VA063]")
         if found.encoder is not None:
@@ -206,7 +206,7 @@ class FittedSplit(Predicting[Task, Learned]):
 
     # --- predictions
 
-    def scores(self, X: People, **given: Unpack[Given]) -> Matrix:
+    def scores(self, X: People, **given: Unpack[ReadingOptions]) -> Matrix:
         """The scores, (rows, outputs); all parties' encoders must be in this process."""
         people = self.people(X, **given)
         wanted = [party for party in self.schemas_ if self.feature_schema(party) is not None]
@@ -232,7 +232,7 @@ class FittedSplit(Predicting[Task, Learned]):
         """A party's rows as its encoder reads them: encoded, without the label, around public middles."""
         if (schema := self.feature_schema(party)) is None:
             raise DataError(f"{party} holds the label and no other column, so it has no embeddings [DA087]")
-        return Centred(schema).features(table_of(source, schema)).matrix()
+        return ColumnCentring(schema).centre_features(table_of(source, schema)).matrix()
 
     def score_alone(self, train: People, test: People) -> float:
         """The score that the party with the label reaches on its own columns alone, for comparison.
@@ -257,14 +257,14 @@ class FittedSplit(Predicting[Task, Learned]):
     def score_of(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
         """How good predictions are: the share that is right, or the part of the variance that is explained."""
 
-    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
+    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[ReadingOptions]) -> float:
         """How good predictions are: the share that is right, or R^2; ``y`` only where the label is not in X.
 
         They are by exact embeddings of all parties, which nobody holds together after a study: one party reaches this
         by a question with ``exact=True``. What a question with noise reaches, and what own columns alone do, is in the
         answers of :class:`SplitScores` about people whose label is known.
         """
-        return self.score_of(*self.compared(X, y, **given))
+        return self.score_of(*self.compare_labels(X, y, **given))
 
     def encoder_kind(self, party: str) -> str:
         """The kind of a party's encoder, as everybody may know it; empty where the party has nothing to encode."""
@@ -289,7 +289,7 @@ class FittedSplit(Predicting[Task, Learned]):
         wide = " + ".join(str(width) for width in widths.values() if width)
         return f"{self.kind} of {self.label_} on embeddings of {wide} numbers, head by {self.plan_['how']}"
 
-    def pictured(self) -> Picture:
+    def picture(self) -> Picture:
         """What is public about the head, or about the embeddings that were told."""
         return choice.named(self.head_).pictured(self)
 
@@ -301,11 +301,11 @@ class FittedSplit(Predicting[Task, Learned]):
         return [*lines, *way.summary(self)]
 
 
-def _plain(party: str, said: Any, design: Design | None) -> dict[str, Any]:
+def _plain(party: str, said: Any, design: LabelDesign | None) -> dict[str, Any]:
     """An encoder for a file: a specification as it is; of anything else that its party brings it, and its width."""
     if isinstance(said, Mapping) and not runs_code(said):
         return {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
     if design is None:
         return {"kind": given.OWN}
-    columns = len(design.centred(party).feature_names)
+    columns = len(design.centred_columns(party).feature_names)
     return {"kind": given.OWN, "width": given.one(party, said, columns, lambda _, spec: dict(spec)).width}

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.prediction.beliefs import GUESSED, PUBLISHED, Belief, after_noise
-from colonnade.kinds.regression import quadratic
+from colonnade.kinds.prediction.score_posterior import GUESSED, PUBLISHED, ScorePosterior, update_by_noisy_sums
+from colonnade.kinds.regression import least_squares
 from colonnade.kinds.split.heads import Head
 
 Matrix = NDArray[np.float64]
@@ -35,7 +35,7 @@ def centred(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     return weights - weights.mean(axis=0) if len(weights) > 1 else weights
 
 
-def arrays(given: quadratic.Problem, deviations: Matrix, head: Head, own: Mapping[str, Head]) -> Arrays:
+def arrays(given: least_squares.LeastSquaresProblem, deviations: Matrix, head: Head, own: Mapping[str, Head]) -> Arrays:
     """The heads of single parties, and how far exact scores are from theirs, from noisy moments.
 
     ``own_weights`` are those of all parties side by side, ``own_intercepts`` one row a party, and ``own_spreads`` the
@@ -99,8 +99,8 @@ class Foretold:
         """
         variances, axes = np.linalg.eigh(self.spread)
         rows = len(heard)
-        before = Belief(foreseen @ axes, np.tile(np.maximum(variances, 0.0), (rows, 1)), self.doubt)
-        after = after_noise(before, own @ axes, heard @ axes, deviation)
+        before = ScorePosterior(foreseen @ axes, np.tile(np.maximum(variances, 0.0), (rows, 1)), self.doubt)
+        after = update_by_noisy_sums(before, own @ axes, heard @ axes, deviation)
         left = after.variance[0] if rows else np.zeros(len(axes))
         return after.mean @ axes.T, np.asarray((axes * left) @ axes.T)
 
@@ -129,7 +129,7 @@ def check(public: Arrays, outputs: int, parties: int) -> None:
         raise ValueError("a covariance is symmetric [VA065]")
 
 
-def _unsaid(given: quadratic.Problem, deviations: Matrix, head: Head, own: Head, at: slice) -> Matrix:
+def _unsaid(given: least_squares.LeastSquaresProblem, deviations: Matrix, head: Head, own: Head, at: slice) -> Matrix:
     """The covariance of exact scores around what a party expects of them; never below what noise gives it.
 
     What it expects is its own head's scores, made steeper by as much as this covariance asks for.

@@ -9,9 +9,9 @@ from typing import Any
 
 from colonnade.errors import StudyError
 from colonnade.kinds.split.encoders import KINDS, Encoder, Trainable, encoder_from, runs_code
-from colonnade.models.design import Design
+from colonnade.models.design import LabelDesign
 from colonnade.models.parameters import check_whole
-from colonnade.tables.wording import listed
+from colonnade.tables.wording import itemise
 
 OWN = "own"
 """The kind of an encoder that its party brings itself; a study says nothing about it but its width."""
@@ -100,7 +100,7 @@ Complete = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """Adds to what was said of a party's encoder what was left out."""
 
 
-def given(encoders: Mapping[str, Any] | None, design: Design, complete: Complete) -> dict[str, Given]:
+def given(encoders: Mapping[str, Any] | None, design: LabelDesign, complete: Complete) -> dict[str, Given]:
     """The encoder of every party that has a column besides the label."""
     named = {} if encoders is None else encoders
     if not isinstance(named, Mapping):
@@ -109,10 +109,12 @@ def given(encoders: Mapping[str, Any] | None, design: Design, complete: Complete
             f"not {type(named).__name__} [ST272]"
         )
     if strangers := [str(name) for name in named if name not in design.schemas]:
-        raise StudyError(f"encoders names {listed(strangers)}; the parties are {listed(tuple(design.schemas))} [ST273]")
+        raise StudyError(
+            f"encoders names {itemise(strangers)}; the parties are {itemise(tuple(design.schemas))} [ST273]"
+        )
     found = {}
     for party in design.schemas:
-        columns = len(design.centred(party).feature_names)
+        columns = len(design.centred_columns(party).feature_names)
         if columns:
             found[party] = one(party, named.get(party), columns, complete)
         elif party in named:
@@ -134,7 +136,7 @@ def one(party: str, said: Any, columns: int, complete: Complete) -> Given:
         if spec["kind"] not in (*KINDS, OWN):
             raise StudyError(
                 f"the encoder of {party} is of no kind that is known, {spec['kind']!r:.40}; choose from "
-                f"{listed((*KINDS, OWN))} [ST276]"
+                f"{itemise((*KINDS, OWN))} [ST276]"
             )
         _check(party, spec)
         if runs_code(spec):

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.regression import quadratic
+from colonnade.kinds.regression import least_squares
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -92,7 +92,7 @@ def head_from(
     if solver not in SOLVERS:
         raise StudyError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r} [ST280]")
     if ridge != "auto":
-        quadratic.check_ridge(ridge)
+        least_squares.check_ridge(ridge)
     if not classes:
         if solver not in ("auto", "ridge"):
             raise StudyError(f'a number is predicted by solver = "ridge"; {solver!r} is for classes [ST281]')
@@ -102,15 +102,15 @@ def head_from(
     return _least_squares(sums, ridge, steep=solver == "logistic")
 
 
-def features_of(sums: Sums, *, classes: int, constant: float) -> quadratic.Problem:
+def features_of(sums: Sums, *, classes: int, constant: float) -> least_squares.LeastSquaresProblem:
     """Least squares of the label on the features, around their means; sums of a number end with the ``constant``."""
     if not classes:
         labels = np.arange(len(sums.matrix) - 1 - sums.outputs, len(sums.matrix) - 1)
-        return quadratic.problem(sums.matrix, sums.deviations, constant, labels)
+        return least_squares.least_squares_problem(sums.matrix, sums.deviations, constant, labels)
     gram, cross, sizes, noise = _parts(sums)
     rows, width = float(sizes.sum()), len(gram)
     mean = cross.sum(axis=1) / rows
-    return quadratic.Problem(
+    return least_squares.LeastSquaresProblem(
         gram=gram - rows * np.outer(mean, mean),
         cross=cross - np.outer(mean, sizes),
         rows=rows,
@@ -141,12 +141,12 @@ def _least_squares(sums: Sums, ridge: float | str, *, steep: bool) -> Head:
     """Least squares of the classes' flags; ``steep`` turns each fitted share into log-odds."""
     whole = features_of(sums, classes=sums.outputs, constant=1.0)
     given = replace(whole, noise=_RIDGE[sums.sought] * whole.noise)
-    found = quadratic.solve(given, ridge)
+    found = least_squares.solve(given, ridge)
     facts = {"rows": given.rows, "ridge": found.ridge, "raised": float(found.clipped), "noise": whole.noise}
     if not steep:
         return Head(found.weights, found.intercepts, "ridge", facts)
     known = zip(given.label_means, found.spreads, found.agreements, strict=True)
-    slope = math.fsum(quadratic.steepness(0.5, *map(float, each)) for each in known) / sums.outputs
+    slope = math.fsum(least_squares.steepness(0.5, *map(float, each)) for each in known) / sums.outputs
     return Head(slope * found.weights, slope * (found.intercepts - 0.5), "logistic", facts | {"slope": slope})
 
 
@@ -157,7 +157,7 @@ def _regression(sums: Sums, constant: float, ridge: float | str) -> Head:
         # What is subtracted around the means has noise too, along them; of few directions one is theirs.
         far = float(np.linalg.norm(given.feature_means)) / constant
         given = replace(given, noise=given.noise * (1 + far) + far**2 * float(sums.deviations[-1, -1]))
-    found = quadratic.solve(given, ridge)
+    found = least_squares.solve(given, ridge)
     facts = {"rows": given.rows, "ridge": found.ridge, "raised": float(found.clipped), "noise": given.noise}
     return Head(found.weights, found.intercepts, "ridge", facts)
 
@@ -166,7 +166,7 @@ def _parts(sums: Sums) -> tuple[Matrix, Matrix, Vector, float]:
     """Z'Z, Z'Y, the classes' sizes, never below their noise, and about the operator norm of the noise in Z'Z."""
     width = len(sums.matrix) - sums.outputs
     sizes = np.maximum(np.diagonal(sums.matrix)[width:], np.maximum(1.0, np.diagonal(sums.deviations)[width:]))
-    noise = quadratic.operator_norm(sums.deviations[:width, :width])
+    noise = least_squares.operator_norm(sums.deviations[:width, :width])
     cross = sums.matrix[:width, width:]
     if sums.sought and width > 1:
         # Sums of classes are subtracted, and have noise of their own; it lies along the means.

@@ -15,7 +15,7 @@ from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.kinds.split.contract import Training, worse
 from colonnade.kinds.split.encoders import Encoder, from_bytes, to_bytes
-from colonnade.models import files
+from colonnade.models import serialization
 
 FORMAT = "colonnade kept encoder 1"
 _ABOUT, _ENCODER, _OWN = "about", "encoder", "own."
@@ -40,7 +40,7 @@ def content(kept: Kept) -> bytes:
         arrays[_ENCODER] = np.frombuffer(to_bytes(kept.encoder), dtype=np.uint8)
     for name, array in kept.own.items():
         arrays[f"{_OWN}{name}"] = array
-    return files.packed(arrays)
+    return serialization.packed(arrays)
 
 
 def write(path: Path, party: str, whole: bytes) -> Path:
@@ -49,7 +49,7 @@ def write(path: Path, party: str, whole: bytes) -> Path:
         raise StudyError(
             f"{path} does not hold an encoder of {party}: choose another path, or delete it yourself [ST282]"
         )
-    files.replace_private(path, whole)
+    serialization.replace_private(path, whole)
     return path
 
 
@@ -63,7 +63,7 @@ def read(path: Path, model: str | None, module: Any = None) -> Kept:
         raise StudyError(
             f"{path} holds an encoder of another model or another fit of it; use the file of this one [ST284]"
         )
-    with files.about(path):
+    with serialization.name_file_in_errors(path):
         party, training = str(about["party"]), about["training"]
         if training not in get_args(Training):
             raise ValueError("nobody knows how it was trained [VA070]")
@@ -83,8 +83,8 @@ def is_kept(path: Path) -> bool:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        return files.unpack_arrays(reading.read_bytes(path, reading.LEARNED))
-    except reading.Unreadable as error:
+        return serialization.unpack_arrays(reading.read_bytes(path, reading.MAX_LEARNED_BYTES))
+    except reading.UnreadableFile as error:
         raise StudyError(f"{path} cannot be read: {error} [ST285]") from None
     except ValueError:
         return {}

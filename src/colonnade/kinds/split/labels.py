@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.tables import Table
-from colonnade.tables.centred import Centred
+from colonnade.tables.centring import ColumnCentring
 
 
-def targets(centred: Centred, table: Table, classes: int) -> NDArray[Any]:
+def targets(centred: ColumnCentring, table: Table, classes: int) -> NDArray[Any]:
     """The labels in a table of the party that holds them: classes as 0, 1, 2, ..., or encoded numbers."""
     encoded = centred.labels(table)
     if not classes:

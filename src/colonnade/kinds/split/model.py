@@ -10,37 +10,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.pca.directions.task import Directions
+from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.kinds.split.adaptive.task import Adaptive
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.embeddings.task import Embeddings
 from colonnade.kinds.split.given import no_code
 from colonnade.kinds.split.ways import Learned
-from colonnade.models.newcomers import Given, Matrix, People
+from colonnade.models.classifier_mixin import ClassifierMixin, Threshold, check_threshold
+from colonnade.models.new_rows import Matrix, People, ReadingOptions
 from colonnade.models.parameters import (
     NAMES_PARTIES,
     SETS_PRICE,
     STRICT,
-    Checked,
+    CheckedBy,
     Count,
     InFile,
     Label,
     Positive,
     RowsAtMost,
 )
-from colonnade.models.predicting import Deciding, Threshold, check_threshold
-from colonnade.protocols.moments.charged import ChargedMoments
-from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.moments.task import ChargedMoments, Moments
 from colonnade.protocols.task import Task
 from colonnade.tables import Column
 
-_InFile = InFile(Annotated[dict[str, dict[str, Any]] | None, Checked(no_code)], None)
+_InFile = InFile(Annotated[dict[str, dict[str, Any]] | None, CheckedBy(no_code)], None)
 Encoders = Annotated[Mapping[str, Any] | None, _InFile, NAMES_PARTIES]
 Head = Literal["auto", "committee", "embeddings", "published"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SplitClassifier(Deciding[Task, Learned], SplitModel):
+class SplitClassifier(ClassifierMixin[Task, Learned], SplitModel):
     """A classifier over embeddings of columns that nobody holds together.
 
     Each party maps its columns to an embedding by an encoder of its own, which never leaves it. The head is learned
@@ -85,7 +84,7 @@ class SplitClassifier(Deciding[Task, Learned], SplitModel):
     """
 
     kind = "split-classifier"
-    tasks = (Moments, ChargedMoments, Directions, Embeddings, Adaptive)
+    tasks = (Moments, ChargedMoments, SubspaceIteration, Embeddings, Adaptive)
     many_classes = True
 
     label: Label = None
@@ -123,7 +122,7 @@ class SplitClassifier(Deciding[Task, Learned], SplitModel):
             )
         check_threshold(self.threshold, len(declared.classes), released=False)
 
-    def decision_function(self, X: People, **given: Unpack[Given]) -> Matrix:
+    def decision_function(self, X: People, **given: Unpack[ReadingOptions]) -> Matrix:
         """Scores: of two classes how much the second leads, else a column for each class."""
         scores = self.scores(X, **given)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
@@ -161,7 +160,7 @@ class SplitRegressor(SplitModel):
     """
 
     kind = "split-regressor"
-    tasks = (Moments, Directions, Embeddings)
+    tasks = (Moments, SubspaceIteration, Embeddings)
 
     label: Label = None
     epsilon: float | Mapping[str, float] | None = None

@@ -20,8 +20,8 @@ from colonnade.kinds.split.embeddings.anchors import anchors, contrastive
 from colonnade.kinds.split.embeddings.learner import Places
 from colonnade.kinds.split.private_training import PrivateTraining, train
 from colonnade.privacy import Budget, Trust
-from colonnade.privacy.additive import USUAL, NormalLaw
-from colonnade.protocols.moments.charged import ChargedMoments
+from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
+from colonnade.protocols.moments.task import ChargedMoments
 from colonnade.randomness import Stream
 
 _MARGIN, _CONTRAST = 1.0, 0.1
@@ -46,7 +46,7 @@ def moments_after(
     budgets: Sequence[Budget],
     *,
     rows_at_most: int = 2**24,
-    law: NormalLaw = USUAL,
+    law: NormalLawName = DEFAULT_LAW,
     hidden: bool = False,
 ) -> ChargedMoments:
     """One release of all moments, with the least noise that keeps the budgets together with the training before."""
@@ -62,7 +62,7 @@ def moments_after(
         hidden=hidden,
         charged=training.events,
     )
-    return draft.calibrated(budgets)
+    return draft.calibrate(budgets)
 
 
 def train_own(

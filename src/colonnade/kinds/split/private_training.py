@@ -19,10 +19,10 @@ from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
 from colonnade.kinds.split.embeddings.task import GRADIENT_BITS
 from colonnade.kinds.split.embeddings.updates import noised_sum
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
-from colonnade.privacy.additive import CLOSEST, law_named
-from colonnade.privacy.calibrate import with_least_noise
-from colonnade.privacy.releases import Repeated
-from colonnade.protocols.messages import NOISE_UNIT, own_noise
+from colonnade.privacy.calibrate import add_least_noise
+from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, law_named
+from colonnade.privacy.releases import RepeatedRelease
+from colonnade.protocols.message_task import NOISE_UNIT, own_noise
 from colonnade.randomness import Stream
 
 THEOREM = "private-updates"
@@ -100,7 +100,7 @@ class PrivateTraining:
             audience=self.audience,
             about=(self.owner,),
         )
-        return once if self.epochs == 1 else Repeated(once, self.epochs)
+        return once if self.epochs == 1 else RepeatedRelease(once, self.epochs)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -109,7 +109,7 @@ class PrivateTraining:
 
     def calibrated(self, trust: Trust, budgets: Sequence[Budget]) -> PrivateTraining:
         """The same with the least noise that keeps every budget."""
-        return with_least_noise(lambda noise: replace(self, noise=noise), trust, budgets, owners=1)
+        return add_least_noise(lambda noise: replace(self, noise=noise), trust, budgets, owners=1)
 
 
 def train(
@@ -139,7 +139,7 @@ def train(
 
 def draw(plan: PrivateTraining, count: int, stream: Stream) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """The noise of one sum; audits attack this function."""
-    return law_named(CLOSEST).sample(Fraction(plan.variance), (count,), stream)
+    return law_named(CLOSEST_TO_GAUSSIAN).sample(Fraction(plan.variance), (count,), stream)
 
 
 def _refuse_slopes_that_mix_people(learner: Learner, slopes_of: SlopesOf, rows: int) -> None:

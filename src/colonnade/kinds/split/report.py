@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from colonnade.drawing.markup import Html, join, named_values, table, tag
 from colonnade.privacy.observers import COORDINATOR, Trust
-from colonnade.report import words
-from colonnade.report.results import counts
-from colonnade.report.section import Run, Section, seen_on_shares
-from colonnade.report.words import counted, mapping, number
+from colonnade.report import wording
+from colonnade.report.sections import ReportSection, Run, counts, seen_on_shares
+from colonnade.report.wording import count_noun, mapping, number
 
 if TYPE_CHECKING:
     from colonnade.kinds.split.base import SplitModel
@@ -27,7 +26,7 @@ _HEADS = ("Who", "Own columns", "Columns of others", "Received", "Noise", "Numbe
 def title(model: SplitModel, columns: int) -> str:
     """What was computed, in a few words."""
     what = "classifier" if model.kind == "split-classifier" else "regression"
-    on = f" on {counted(columns, 'column')}" if columns else ""
+    on = f" on {count_noun(columns, 'column')}" if columns else ""
     return f"one split {what} of {model.label}{on}"
 
 
@@ -56,7 +55,7 @@ def _guarantee(model: SplitModel) -> Html | None:
         return None
     parts: list[object] = [tag("strong", said[:1].upper() + said[1:] + ".")]
     if frozen := number(model.plan_.get("frozen_epsilon")):
-        figure = words.epsilon(frozen)
+        figure = wording.epsilon(frozen)
         parts.append(
             f" Had encoders been frozen and nothing rescaled, all releases together would be epsilon {figure}; "
         )
@@ -87,7 +86,7 @@ def _variant(plan: Mapping[str, object]) -> str:
     if _unprotected(plan):
         return "unprotected"
     parts = [name for key, name in (("rescale", "rescaling"), ("adjust", "adjusting")) if plan.get(key)]
-    return words.listed(parts) or "vanilla"
+    return wording.join_names(parts) or "vanilla"
 
 
 def _unprotected(plan: Mapping[str, object]) -> bool:
@@ -143,7 +142,7 @@ def who_saw_what(model: SplitModel, run: Run, trust: Trust) -> Html:
         return seen_on_shares(model, run, trust)
     plan = model.plan_ if model.fitted else mapping(run.get("task"))
     active = str(plan.get("active") or plan.get("to") or "")
-    others = words.listed([name for name in trust.owners if name != active])
+    others = wording.join_names([name for name in trust.owners if name != active])
     noisy = "embeddings" if plan.get("guarantee") else "noisy embeddings"
     back, noise = _told_back(model, plan, active), "none" if _unprotected(plan) else "its own"
     rows: list[tuple[object, ...]] = []
@@ -179,10 +178,10 @@ def _plain(value: object) -> str | None:
     return None if found is None else f"{found:,.4g}"
 
 
-SECTION: Section[SplitModel] = Section(
+SECTION: ReportSection[SplitModel] = ReportSection(
     title, result, columns=lambda model: len(model.feature_names_in_), seen=who_saw_what
 )
-SCORES: Section[SplitScores] = Section(
+SCORES: ReportSection[SplitScores] = ReportSection(
     title=lambda model, columns: f"predictions for {model.recipient} by encoders that each party keeps",
     result=counts,
     columns=lambda model: 0,

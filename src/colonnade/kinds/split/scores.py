@@ -17,14 +17,22 @@ from colonnade.kinds.split.asked import Told
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.embeddings.task import NewEmbeddings
 from colonnade.kinds.split.given import OWN, supposed_of
+from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Matrix
+from colonnade.models.new_rows import Matrix
 from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
-from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
-from colonnade.models.predicting import Deciding
-from colonnade.models.roster import Roster
-from colonnade.models.scorer import check_columns, features
-from colonnade.privacy.calibrate import with_least_noise
+from colonnade.models.planner import Roster
+from colonnade.models.score_result import (
+    FILE_OF_MODEL,
+    JointScores,
+    ScoreContext,
+    ScoreQuestion,
+    budgets_against,
+    check_columns,
+    check_fitted,
+    scored_features,
+)
+from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.events import audience_of
 from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
@@ -34,7 +42,7 @@ Question = Scores | NewEmbeddings
 
 
 @dataclass(eq=False, repr=False)
-class SplitScores(Predicted[Question, Told | None, SplitModel]):
+class SplitScores(ScoreQuestion[Question, Told | None, SplitModel]):
     """Scores of new people under a split model, told to one party alone; each party brings the encoder it kept.
 
     With a head that a committee learned, each party computes its part of the scores by its encoder and the public
@@ -108,16 +116,16 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
             return replace(draft, new="clear") if isinstance(draft, NewEmbeddings) else draft
         budgets = budgets_against(self.recipient, self.epsilon, self.delta, draft.trust)
         if isinstance(draft, NewEmbeddings):
-            return draft.calibrated(budgets)
+            return draft.calibrate(budgets)
         parts = draft.additive.parts
-        return with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
+        return add_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
 
-    def supposed(self, roster: Roster) -> tuple[str, ...]:
+    def suppositions(self, roster: Roster) -> tuple[str, ...]:
         """Which parties supplied encoders, which answer here too and which no code can check."""
         scorer = self.scorer
         return tuple(supposed_of(party) for party in scorer.schemas_ if scorer.encoder_kind(party) == OWN)
 
-    def checked(self, model: Any) -> SplitModel:
+    def check_model(self, model: Any) -> SplitModel:
         """This model, if it is a fitted one whose parties keep encoders."""
         if not isinstance(model, SplitModel):
             raise StudyError(
@@ -142,7 +150,7 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
         return asked.owner(me, self.scorer, self._own_columns(me.name, table), task)
 
     def _own_columns(self, party: str, table: Table) -> Table:
-        ordered, used = table.sorted_by_id(), features(self.scorer, party)  # type: ignore[arg-type]  # columns alone
+        ordered, used = table.sorted_by_id(), scored_features(self.scorer, party)  # type: ignore[arg-type]  # columns alone
         return ordered.select(used) if used else ordered
 
     def outcome(self, outcomes: Mapping[str, Any], task: Question) -> Told | None:
@@ -150,7 +158,7 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
         received: Told | None = outcomes[asked.told(task)]
         return received
 
-    def simulated(self, tables: Mapping[str, Table], task: Question, stream: Stream) -> Told:
+    def simulate_result(self, tables: Mapping[str, Table], task: Question, stream: Stream) -> Told:
         """What the party that is told would receive about these tables."""
         ordered = {party: self._own_columns(party, table) for party, table in tables.items()}
         return asked.simulate(self.scorer, ordered, task, stream)
@@ -162,24 +170,24 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
             return
         found, alone = result.scores, result.alone
         flat = self._flat(found, result.left)
-        beside = Beside(
+        beside = ScoreContext(
             probabilities=self._chances(flat),
             own_scores=alone,
             own_predictions=None if alone is None else self.scorer.answers(self._flat(alone, result.unheard)),
             own_probabilities=None if alone is None else self._chances(self._flat(alone, result.unheard)),
             deviations=None if result.left is None else np.sqrt(np.tile(np.diag(result.left), (len(found), 1))),
-            classes=self.scorer.classes_.tolist() if isinstance(self.scorer, Deciding) else None,
+            classes=self.scorer.classes_.tolist() if isinstance(self.scorer, ClassifierMixin) else None,
         )
-        self.received(result.ids, found, self.scorer.answers(flat), beside)
+        self.store_answers(result.ids, found, self.scorer.answers(flat), beside)
 
     def _flat(self, scores: Matrix, unknown: Matrix | None) -> Matrix:
         """Scores whose chances allow for what is not known of them; of a number the scores themselves."""
-        if unknown is None or not isinstance(self.scorer, Deciding):
+        if unknown is None or not isinstance(self.scorer, ClassifierMixin):
             return scores
         return scores / foretold.flatter(unknown)
 
     def _chances(self, flat: Matrix) -> Matrix | None:
-        return self.scorer.chances(flat) if isinstance(self.scorer, Deciding) else None
+        return self.scorer.chances(flat) if isinstance(self.scorer, ClassifierMixin) else None
 
     def asked(self, people: Federation) -> JointScores:
         """Ask about these people, and return the answers as plain values."""

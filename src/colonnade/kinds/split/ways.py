@@ -18,17 +18,16 @@ from colonnade.drawing.canvas import Picture
 from colonnade.kinds.split import contract
 from colonnade.kinds.split.encoders import Encoder
 from colonnade.kinds.split.given import Given
-from colonnade.models.design import Design
-from colonnade.models.outlook import Outlook
+from colonnade.models.design import LabelDesign
 from colonnade.models.pictures import noise_picture
-from colonnade.models.planner import Details
-from colonnade.models.roster import Roster
+from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.sample_size import SampleSizeForecast
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
-from colonnade.tables.centred import Centred
+from colonnade.tables.centring import ColumnCentring
 
 Matrix = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -39,7 +38,7 @@ Training = contract.Training
 class Setting:
     """What is public before a plan: columns, who holds the label, who takes part, and which encoders there are."""
 
-    design: Design
+    design: LabelDesign
     roster: Roster
     encoders: Mapping[str, Given]
 
@@ -86,10 +85,10 @@ class Model(Protocol):
     own_: dict[str, dict[str, NDArray[Any]]]
 
     @property
-    def design_(self) -> Design:
+    def design_(self) -> LabelDesign:
         """The columns that the model was fitted with."""
 
-    def centred(self, party: str, table: Table) -> Centred:
+    def centred(self, party: str, table: Table) -> ColumnCentring:
         """How a party's columns are centred, with the label last where it is the party's."""
 
 
@@ -174,14 +173,14 @@ class Way(ABC):
         """What is public about a fitted model, for a picture: the noise of what parties told."""
         return noise_picture(model.plan_["deviations"], "each number of an embedding")
 
-    def details(self, task: Any, statement: Statement) -> Details:
+    def details(self, task: Any, statement: Statement) -> PlanDetails:
         """What a pre-flight says about this way in particular."""
-        return Details(self.name)
+        return PlanDetails(self.name)
 
-    def outlook(self, model: Model, task: Any, rows: int | None) -> Outlook | None:
+    def outlook(self, model: Model, task: Any, rows: int | None) -> SampleSizeForecast | None:
         """Whether so many people are enough; no figure for most ways."""
         return None
 
     @abstractmethod
-    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
+    def default_width(self, model: Model, design: LabelDesign, roster: Roster) -> int:
         """The width of embeddings for which nobody named one, from public quantities."""

@@ -19,5 +19,5 @@ Reading order:
 - ``quality`` with ``comparable``, ``distances``, ``usefulness``, ``attack``: beside the real table, for its owners;
   ``report_quality``: as ``colonnade quality`` shows it.
 - ``report``, ``pictures``: how a person sees the result.
-- ``audit_mixture``: the games.
+- ``audit``: the games.
 """

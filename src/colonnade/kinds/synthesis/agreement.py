@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.tables.residuals import Floats, Residual, centred, check
+from colonnade.kinds.tables.release import Floats, Residual, centre, check_residuals
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def against_release(
     codes: NDArray[np.int64], sizes: Sequence[int], count: float, residuals: Sequence[Residual]
 ) -> tuple[Agreement, ...]:
     """Compare a table of codes with a release, for each number of columns that was asked for."""
-    check(sizes, residuals)
+    check_residuals(sizes, residuals)
     people = max(count, 1.0)
     orders = sorted({len(each.columns) for each in residuals if each.degrees and each.columns})
     return tuple(
@@ -85,7 +85,7 @@ def implied(codes: NDArray[np.int64], residual: Residual, people: float) -> Floa
     shape = residual.values.shape
     cells = np.ravel_multi_index(tuple(codes[:, column] for column in residual.columns), shape)
     counts = np.bincount(cells, minlength=residual.values.size).reshape(shape)
-    return centred(np.asarray(people / len(codes) * counts, dtype=np.float64))
+    return centre(np.asarray(people / len(codes) * counts, dtype=np.float64))
 
 
 def _surprise(chi_squared: float, degrees: int) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.attacks.rates import area_and_deviation
+from colonnade.audit.attacks.membership import area_and_deviation
 from colonnade.errors import DataError
 from colonnade.kinds.synthesis.comparable import Comparable, Side
 

@@ -15,8 +15,8 @@ from colonnade.kinds.synthesis.shares import means
 from colonnade.models.estimates import Estimate
 from colonnade.privacy import Statement
 from colonnade.tables import Schema
-from colonnade.tables.arrow import pa
-from colonnade.tables.joint import dictionary
+from colonnade.tables.cell_parsing import pa
+from colonnade.tables.coding import data_dictionary
 
 _ORDERS = {1: "one column", 2: "two columns", 3: "three columns, one of them the label"}
 _KINDS = {
@@ -55,7 +55,7 @@ def files(about: About, drawn: Sequence[Drawn]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name, each in zip(names, drawn, strict=True):
         found |= {f"{name}.parquet": parquet(each.table), f"{name}.csv": comma_separated(each.table)}
-    columns = dictionary(about.people.layout.codings, counted=not about.mixture)
+    columns = data_dictionary(about.people.layout.codings, counted=not about.mixture)
     found["dictionary.json"] = (json.dumps({"columns": columns}, indent=1, ensure_ascii=False) + "\n").encode()
     found["dictionary.md"] = _dictionary(columns).encode()
     found["card.md"] = card(about, drawn).encode()
@@ -218,7 +218,7 @@ def _line(each: Agreement) -> tuple[str, ...]:
 
 
 def _columns(people: Population) -> list[tuple[str, ...]]:
-    names = people.layout.called(range(len(people.layout.free)))
+    names = people.layout.column_names(range(len(people.layout.free)))
     rows = []
     for name in names[:_MOST_COLUMNS]:
         found = people.marginal([name])

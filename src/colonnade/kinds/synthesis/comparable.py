@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.tables.arrow import pa, pc
-from colonnade.tables.wording import listed
+from colonnade.tables.cell_parsing import pa, pc
+from colonnade.tables.wording import itemise
 
 Codes = NDArray[np.int64]
 Matrix = NDArray[np.float64]
@@ -53,7 +53,7 @@ class Comparable:
     def place(self, name: str) -> int:
         """Which column has this name."""
         if name not in self.names:
-            raise DataError(f"the tables have no column {name!r}; their columns are {listed(self.names, 20)} [DA091]")
+            raise DataError(f"the tables have no column {name!r}; their columns are {itemise(self.names, 20)} [DA091]")
         return self.names.index(name)
 
     @property
@@ -76,7 +76,7 @@ def comparable(
         lacking = [name for name in names if name not in table.column_names]
         if lacking:
             raise DataError(
-                f"a table that is compared lacks {listed(lacking, 5)}; give tables of the same columns [DA092]"
+                f"a table that is compared lacks {itemise(lacking, 5)}; give tables of the same columns [DA092]"
             )
     if any(table.num_rows < FEWEST_ROWS for table in tables):
         raise DataError(f"a comparison needs tables of at least {FEWEST_ROWS} rows [DA093]")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mending import Source, mended, put
 from colonnade.randomness import Stream
-from colonnade.tables.arrow import pa
-from colonnade.tables.impossible import Rule, violations
+from colonnade.tables.cell_parsing import pa
+from colonnade.tables.constraints import Constraint, find_violations
 
 TRIES = 30
 """How often a person who cannot be is drawn again; whoever still cannot be is left out."""
@@ -45,19 +45,19 @@ def seeded(released: Mapping[str, NDArray[Any]], *also: object) -> Stream:
     return Stream(state.digest())
 
 
-def draw(source: Source, rows: int, stream: Stream, rules: Sequence[Rule]) -> Drawn:
+def draw(source: Source, rows: int, stream: Stream, rules: Sequence[Constraint]) -> Drawn:
     """A table of so many people of whom each is possible; fewer, where the model makes possible ones too rarely.
 
     People who cannot be are mended so that single columns stay as they are. Only whoever cannot be mended is drawn
     again from the whole model.
     """
     made = source.people(rows, stream)
-    wrong = violations(rules, made.table)
+    wrong = find_violations(rules, made.table)
     first = int(wrong.sum())
     if not first:
         return Drawn(made.table)
     table = mended(made, source, rules, stream).table
-    wrong = violations(rules, table)
+    wrong = find_violations(rules, table)
     for _ in range(TRIES):
         places = np.flatnonzero(wrong)
         if not len(places):
@@ -65,6 +65,6 @@ def draw(source: Source, rows: int, stream: Stream, rules: Sequence[Rule]) -> Dr
         # The new ones take the places of the wrong ones, so that the order tells nothing about who was drawn again.
         again = source.people(len(places), stream).table
         table = put(table, places, again)
-        wrong[places] = violations(rules, again)
+        wrong[places] = find_violations(rules, again)
     dropped = int(wrong.sum())
     return Drawn(table.filter(pa.array(~wrong)) if dropped else table, first, dropped)

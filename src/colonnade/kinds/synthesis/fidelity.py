@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.tables.layout import Codes
-from colonnade.kinds.tables.release import Release
-from colonnade.kinds.tables.residuals import misfit
+from colonnade.kinds.tables.release import MarginalsRelease, misfit
 from colonnade.randomness import Stream
 
 Numbers = NDArray[np.float64]
@@ -56,7 +55,7 @@ class Agreement:
         return self.chi_squared / max(1, self.degrees)
 
 
-def agreements(release: Release, fitted: OfCodes, sizes: Sequence[int]) -> list[Agreement]:
+def agreements(release: MarginalsRelease, fitted: OfCodes, sizes: Sequence[int]) -> list[Agreement]:
     """One line for each order of marginals that was asked for."""
     found = []
     for order in (1, 2, 3):
@@ -78,7 +77,7 @@ def dependence(joint: Numbers) -> float:
     return math.sqrt(min(1.0, squared / max(1, min(joint.shape) - 1)))
 
 
-def strongest(release: Release, fitted: OfCodes, most: int) -> list[tuple[tuple[int, ...], float]]:
+def strongest(release: MarginalsRelease, fitted: OfCodes, most: int) -> list[tuple[tuple[int, ...], float]]:
     """The pairs of columns that depend on each other most, by the model."""
     pairs = [(columns, dependence(fitted.marginal(columns))) for columns in release.sets(2)]
     return sorted(pairs, key=lambda pair: -pair[1])[:most]

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.products import Products
 from colonnade.kinds.synthesis.targets import Singles, Targets
-from colonnade.kinds.tables.residuals import Floats, Residual, check
+from colonnade.kinds.tables.release import Floats, Residual, check_residuals
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import KEY_BYTES, Stream
-from colonnade.tables.joint import Box
+from colonnade.tables.coding import ForbiddenCodes
 
 COMPONENTS = 400
 STEPS = 800
@@ -48,7 +48,7 @@ def fit(
     components: int = COMPONENTS,
     steps: int = STEPS,
     start: Products | None = None,
-    impossible: Sequence[Box] = (),
+    impossible: Sequence[ForbiddenCodes] = (),
     progress: Progress = silent,
 ) -> Products:
     """The mixture of products that is fitted to a release; the same for the same numbers.
@@ -56,7 +56,7 @@ def fit(
     ``start`` is an earlier fit to begin from, for releases that are close to the one it was fitted to. ``impossible``
     are codes that nobody has; next to nobody of the model has them.
     """
-    check(sizes, residuals)
+    check_residuals(sizes, residuals)
     if components < 1 or steps < 1:
         raise StudyError("a fit needs at least one component and one step [ST344]")
     targets = Targets(sizes, max(count, 1.0), residuals)
@@ -170,7 +170,7 @@ def _over_columns(targets: Targets, values: Singles) -> Singles:
 class Zeros:
     """Boxes of impossible codes, arranged for their mass in a mixture of equal weights and its derivatives."""
 
-    def __init__(self, sizes: Sequence[int], count: float, boxes: Sequence[Box]) -> None:
+    def __init__(self, sizes: Sequence[int], count: float, boxes: Sequence[ForbiddenCodes]) -> None:
         starts = np.cumsum([0, *sizes])
         self.count = count
         self.boxes: list[list[NDArray[np.intp]]] = [

@@ -13,9 +13,9 @@ from colonnade.kinds.synthesis.pgm import Network, fit_pgm
 from colonnade.kinds.synthesis.products import Products
 from colonnade.kinds.synthesis.tree import Tree, fit_tree
 from colonnade.kinds.tables.layout import Codes
-from colonnade.kinds.tables.release import Release
+from colonnade.kinds.tables.release import MarginalsRelease
 from colonnade.randomness import Stream
-from colonnade.tables.joint import Box
+from colonnade.tables.coding import ForbiddenCodes
 
 KINDS: dict[str, type[Products] | type[Tree] | type[Network]] = {"products": Products, "tree": Tree, "pgm": Network}
 
@@ -52,7 +52,11 @@ class Unfitted:
 
 
 def fitted(
-    release: Release, sizes: tuple[int, ...], model: str, components: int | None, impossible: Sequence[Box]
+    release: MarginalsRelease,
+    sizes: tuple[int, ...],
+    model: str,
+    components: int | None,
+    impossible: Sequence[ForbiddenCodes],
 ) -> OfCodes:
     """A model of this kind for a release, or one that says why there is none: the release is paid for, and is kept."""
     try:

@@ -14,7 +14,7 @@ from colonnade.kinds.synthesis import mixing
 from colonnade.kinds.synthesis.intervals import FEWEST
 from colonnade.kinds.synthesis.pgm import check_works
 from colonnade.models.parameters import check_whole
-from colonnade.privacy.additive import NORMAL_LAWS
+from colonnade.privacy.noise_laws import NORMAL_LAWS
 from colonnade.tables.bins import MAX_BINS
 
 FEWEST_TABLES = FEWEST + 1

@@ -17,10 +17,10 @@ from scipy.special import ndtri, stdtrit
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.fit import fit
 from colonnade.kinds.synthesis.products import Products
-from colonnade.kinds.tables.residuals import Floats, Residual, centred
+from colonnade.kinds.tables.release import Floats, Residual, centre
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
-from colonnade.tables.joint import Box
+from colonnade.tables.coding import ForbiddenCodes
 
 FEWEST = 3
 """Tables: of fewer, the variance between them says too little."""
@@ -33,8 +33,7 @@ def redraw(model: Products, count: float, residuals: Sequence[Residual], stream:
     return [
         Residual(
             each.columns,
-            count * centred(model.marginal(each.columns))
-            + centred(each.deviation * _normal(each.values.shape, stream)),
+            count * centre(model.marginal(each.columns)) + centre(each.deviation * _normal(each.values.shape, stream)),
             each.deviation,
         )
         for each in residuals
@@ -50,7 +49,7 @@ def refits(
     stream: Stream,
     *,
     count_deviation: float = 0.0,
-    impossible: Sequence[Box] = (),
+    impossible: Sequence[ForbiddenCodes] = (),
     steps: int = STEPS,
     progress: Progress = silent,
 ) -> list[Products]:

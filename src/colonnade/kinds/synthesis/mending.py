@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.randomness import Stream
-from colonnade.tables.arrow import pa
-from colonnade.tables.impossible import Rule, violations
+from colonnade.tables.cell_parsing import pa
+from colonnade.tables.constraints import Constraint, find_violations
 
 Codes = NDArray[np.int64]
 Places = NDArray[np.intp]
@@ -39,31 +39,31 @@ class Source:
     likelihood: Callable[[Codes], NDArray[np.float64]] | None = None
 
 
-def mended(made: Made, source: Source, rules: Sequence[Rule], stream: Stream) -> Made:
+def mended(made: Made, source: Source, rules: Sequence[Constraint], stream: Stream) -> Made:
     """The same people, of whom as many as possible can be; no code of a single column is more or less frequent."""
     table, codes = made.table, made.codes
     if source.values is not None and codes is not None:
         table = _valued_again(table, codes, source.values, rules, stream)
-    wrong = violations(rules, table)
+    wrong = find_violations(rules, table)
     for _ in range(_EXCHANGES):
         if not wrong.any():
             break
         table, codes = _exchanged(Made(table, codes), source, rules, wrong, stream)
-        wrong = violations(rules, table)
+        wrong = find_violations(rules, table)
     return Made(table, codes)
 
 
 def _valued_again(
-    table: Any, codes: Codes, values: Callable[[Codes, Stream], Any], rules: Sequence[Rule], stream: Stream
+    table: Any, codes: Codes, values: Callable[[Codes, Stream], Any], rules: Sequence[Constraint], stream: Stream
 ) -> Any:
     """Whoever is wrong with other values of the same codes."""
-    left = np.flatnonzero(violations(rules, table))
+    left = np.flatnonzero(find_violations(rules, table))
     found, where = [], []
     for _ in range(_VALUES):
         if not len(left):
             break
         again = values(codes[left], stream)
-        right = ~violations(rules, again)
+        right = ~find_violations(rules, again)
         found.append(again.filter(pa.array(right)))
         where.append(left[right])
         left = left[~right]
@@ -78,7 +78,7 @@ def put(table: Any, places: Places, new: Any) -> Any:
 
 
 def _exchanged(
-    made: Made, source: Source, rules: Sequence[Rule], wrong: NDArray[np.bool_], stream: Stream
+    made: Made, source: Source, rules: Sequence[Constraint], wrong: NDArray[np.bool_], stream: Stream
 ) -> tuple[Any, Codes | None]:
     """Whoever is wrong exchanges one cell with somebody, after which both can be and are as likely as possible."""
     good = np.flatnonzero(~wrong)
@@ -108,23 +108,23 @@ def _exchanged(
     return table, codes
 
 
-def _columns(people: Any, rules: Sequence[Rule], stream: Stream) -> NDArray[np.int64]:
+def _columns(people: Any, rules: Sequence[Constraint], stream: Stream) -> NDArray[np.int64]:
     """For each of some people a column of a rule that they break, by its place."""
     found = np.zeros(people.num_rows, dtype=np.int64)
     drawn = stream.uint64(people.num_rows)
     for rule in rules:
         named = np.array([people.column_names.index(name) for name in sorted(rule.names)])
-        broken = rule.broken(people)
+        broken = rule.find_violations(people)
         found[broken] = named[(drawn[broken] % np.uint64(len(named))).astype(np.int64)]
     return found
 
 
-def _possible(table: Any, first: Places, second: Places, column: int, rules: Sequence[Rule]) -> NDArray[np.bool_]:
+def _possible(table: Any, first: Places, second: Places, column: int, rules: Sequence[Constraint]) -> NDArray[np.bool_]:
     """Whether both of each pair of people can be after they exchanged a cell."""
     one, other = table.take(pa.array(first)), table.take(pa.array(second))
     name, cells = table.column_names[column], (one.column(column), other.column(column))
     changed = one.set_column(column, name, cells[1]), other.set_column(column, name, cells[0])
-    return np.asarray(~(violations(rules, changed[0]) | violations(rules, changed[1])))
+    return np.asarray(~(find_violations(rules, changed[0]) | find_violations(rules, changed[1])))
 
 
 def _score(codes: Codes | None, source: Source, first: Places, second: Places, column: int) -> NDArray[np.float64]:

@@ -16,15 +16,14 @@ from colonnade.kinds.synthesis.fidelity import dependence
 from colonnade.kinds.synthesis.mending import Made, Source
 from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
 from colonnade.kinds.synthesis.population import Population
-from colonnade.kinds.tables.layout import Codes, Layout
-from colonnade.kinds.tables.release import Release
-from colonnade.kinds.tables.residuals import Residual
+from colonnade.kinds.tables.layout import Codes, TableLayout
+from colonnade.kinds.tables.release import MarginalsRelease, Residual
 from colonnade.randomness import KEY_BYTES, Stream
 from colonnade.tables import Table
-from colonnade.tables.arrow import pa
+from colonnade.tables.cell_parsing import pa
 from colonnade.tables.coding import joint_names
-from colonnade.tables.decode import decode
-from colonnade.tables.impossible import Rule
+from colonnade.tables.constraints import Constraint
+from colonnade.tables.encoding import decode
 
 COUNTED = 50_000
 """People that are drawn to count those of a mixture by codes."""
@@ -63,9 +62,11 @@ class MixedPopulation(Population):
     mixture: FittedMixture
 
     @classmethod
-    def of(cls, layout: Layout, mixture: FittedMixture, rows: int, rules: tuple[Rule, ...]) -> MixedPopulation:
+    def of(
+        cls, layout: TableLayout, mixture: FittedMixture, rows: int, rules: tuple[Constraint, ...]
+    ) -> MixedPopulation:
         """The people of a mixture that was fitted to about ``rows`` people."""
-        known = Release((Residual((), np.array(float(rows)), 0.0),))
+        known = MarginalsRelease((Residual((), np.array(float(rows)), 0.0),))
         drawn = mixture.sample(COUNTED, Stream(bytes(KEY_BYTES)))
         codes = [coding.codes(drawn[party]) for party, coding in layout.codings.items()]
         return cls(layout, known, Counted(np.hstack(codes)[:, list(layout.free)], layout.sizes), rules, mixture)
@@ -97,4 +98,4 @@ class MixedPopulation(Population):
 
     def strongest(self, most: int) -> list[tuple[tuple[str, ...], float]]:
         """The pairs of columns that go together most, each with Cramér's V by the model."""
-        return [(self.layout.called(columns), value) for columns, value in self._pairs[:most]]
+        return [(self.layout.column_names(columns), value) for columns, value in self._pairs[:most]]

@@ -26,12 +26,11 @@ from colonnade.kinds.synthesis.mixture.model import MixtureModel
 from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
 from colonnade.models.design import columns_of, owner_of
-from colonnade.models.planner import Details
-from colonnade.models.roster import Roster
-from colonnade.privacy.additive import NormalLaw
+from colonnade.models.planner import PlanDetails, Roster
+from colonnade.privacy.noise_laws import NormalLawName
 from colonnade.randomness import Stream
 from colonnade.tables import Schema
-from colonnade.tables.wording import full_suggestion
+from colonnade.tables.wording import suggest_full_name
 
 Inference = Literal["expectation", "variational"]
 Sampling = Literal["poisson", "disjoint"]
@@ -56,7 +55,7 @@ class Settings:
     clipping: Clipping
     learning_rate: float
     families: Mapping[str, str]
-    law: NormalLaw
+    law: NormalLawName
     rows_at_most: int
 
 
@@ -141,7 +140,7 @@ def own_components(party: str, schema: Schema, families: Mapping[str, str]) -> O
         raise StudyError(f"families: {party}: {error} [ST371]") from None
 
 
-def details(task: Mixture) -> Details:
+def details(task: Mixture) -> PlanDetails:
     """How many rounds there are, and about whom."""
     whom = {
         "all": "all people",
@@ -150,7 +149,7 @@ def details(task: Mixture) -> Details:
     }[task.sampling]
     line = f"{task.rounds:,} openings of sums for {task.components:,} components, each about {whom}"
     facts = {"iterations": task.rounds, "sampling": task.sampling, "batch": task.batch, "people": task.rows}
-    return Details("mixture", facts | {"components": task.components}, brief=(line,))
+    return PlanDetails("mixture", facts | {"components": task.components}, brief=(line,))
 
 
 def restored(schemas: Mapping[str, Schema], settings: Settings, arrays: Mapping[str, Any]) -> FittedMixture:
@@ -169,7 +168,7 @@ def _check_families(families: Mapping[str, str], schemas: Mapping[str, Schema]) 
         owner, _ = owner_of(name, schemas)
         if owner is None or name not in known:
             raise StudyError(
-                f"families names {name!r}, which is no column of this study{full_suggestion(name, known)} [ST372]"
+                f"families names {name!r}, which is no column of this study{suggest_full_name(name, known)} [ST372]"
             )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.synthesis import beginning, card, mixing, pictures as pictures, shares
+from colonnade.kinds.synthesis import beginning, card, mixing, pictures, shares
 from colonnade.kinds.synthesis.drawing import Drawn
 from colonnade.kinds.synthesis.fitting import KINDS, Unfitted, fitted
 from colonnade.kinds.synthesis.given import (
@@ -36,42 +36,40 @@ from colonnade.kinds.synthesis.pgm import Network
 from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.products import Products
 from colonnade.kinds.synthesis.tree import Tree
-from colonnade.kinds.tables import asking
-from colonnade.kinds.tables.layout import AskedRows, Binning, Layout, coded, plain_bins
-from colonnade.kinds.tables.marginals.published import NoisyMarginals
-from colonnade.kinds.tables.marginals.stages import Staged, StagedMarginals
-from colonnade.kinds.tables.marginals.task import Marginals
-from colonnade.kinds.tables.release import Marginal, Release
+from colonnade.kinds.tables import queries
+from colonnade.kinds.tables.layout import Binning, MarginalRows, TableLayout, code_columns, plain_bins
+from colonnade.kinds.tables.release import Marginal, MarginalsRelease, NoisyMarginals
+from colonnade.kinds.tables.stages import StagedMarginals, StagedResult
+from colonnade.kinds.tables.task import Marginals
 from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import same_people
-from colonnade.models.outlook import Outlook
+from colonnade.models.new_rows import match_people
 from colonnade.models.parameters import (
     NAMES_LABEL,
     STRICT,
-    Checked,
+    CheckedBy,
     Count,
     InFile,
     Positive,
     RowsAtMost,
     at_least,
+    check_dotted,
     check_whole,
-    dotted,
 )
-from colonnade.models.planner import Details
-from colonnade.models.roster import Roster
+from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.sample_size import SampleSizeForecast
 from colonnade.privacy import Statement, parse_budgets
-from colonnade.privacy.additive import USUAL, NormalLaw
+from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
 from colonnade.randomness import Stream
 from colonnade.tables import Table
-from colonnade.tables.impossible import Rule
-from colonnade.tables.joint import check_rules, joint_rules
+from colonnade.tables.coding import check_constraints, joint_constraints
+from colonnade.tables.constraints import Constraint
 
 Task = Marginals | StagedMarginals | Mixture | StartedMixture
-Published = NoisyMarginals | Staged | FittedMixture
+Published = NoisyMarginals | StagedResult | FittedMixture
 _Edges = Annotated[int, STRICT, at_least(1)] | list[float] | list[str]
 
 
@@ -116,7 +114,7 @@ class Synthesizer(Estimator[Task, Published]):
     kind = "synthetic"
     tasks = (Marginals, StagedMarginals, Mixture, StartedMixture)
 
-    label: Annotated[str | None, InFile(Annotated[str | None, Checked(dotted)], None), NAMES_LABEL] = None
+    label: Annotated[str | None, InFile(Annotated[str | None, CheckedBy(check_dotted)], None), NAMES_LABEL] = None
     _: KW_ONLY
     epsilon: float | Mapping[str, float]
     delta: float = 1e-5
@@ -129,7 +127,7 @@ class Synthesizer(Estimator[Task, Published]):
     size: Count | None = None
     tables: Count = 1
     impossible: Annotated[Sequence[str], InFile(tuple[str, ...], ())] = ()
-    noise: NormalLaw = USUAL
+    noise: NormalLawName = DEFAULT_LAW
     rows_at_most: RowsAtMost = 2**24
     rows: Count | None = None
     start: beginning.Start = "none"
@@ -157,14 +155,14 @@ class Synthesizer(Estimator[Task, Published]):
         check_given(self.get_params(), self.defaults())
         check_installed(self.model)
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
-        layout = Layout.of(roster.schemas, self.bins)
-        check_rules(joint_rules(roster.schemas, self.impossible), layout.codings)
+        layout = TableLayout.of(roster.schemas, self.bins)
+        check_constraints(joint_constraints(roster.schemas, self.impossible), layout.codings)
         if self.method == "mixture":
             settings = settings_of(self.get_params())
             if self.start == "none":
-                return mixing.draft(settings, roster).calibrated(budgets)
-            return beginning.draft(settings, layout, roster, label=self.label, focus=self.focus).calibrated(budgets)
-        draft = asking.draft(
+                return mixing.draft(settings, roster).calibrate(budgets)
+            return beginning.draft(settings, layout, roster, label=self.label, focus=self.focus).calibrate(budgets)
+        draft = queries.draft(
             layout,
             roster,
             label=self.label,
@@ -173,17 +171,17 @@ class Synthesizer(Estimator[Task, Published]):
             rows_at_most=int(self.rows_at_most),
             even=None if self.even_bins is None else int(self.even_bins),
         )
-        return draft.calibrated(budgets)
+        return draft.calibrate(budgets)
 
-    def details(self, task: Any, statement: Statement) -> Details:
+    def details(self, task: Any, statement: Statement) -> PlanDetails:
         """How many marginals are asked for, or how many rounds there are."""
         if not self._mixes:
-            return asking.details(task)
+            return queries.details(task)
         return mixing.details(task) if self.start == "none" else beginning.details(task)
 
-    def outlook(self, roster: Roster, task: Any, rows: int | None) -> Outlook | None:
+    def outlook(self, roster: Roster, task: Any, rows: int | None) -> SampleSizeForecast | None:
         """How far noise moves a marginal of two columns; no figure for a mixture that is learned in rounds."""
-        return None if self._mixes else asking.outlook(task, rows)
+        return None if self._mixes else queries.outlook(task, rows)
 
     @property
     def _mixes(self) -> bool:
@@ -208,15 +206,15 @@ class Synthesizer(Estimator[Task, Published]):
     def summands(self, party: str, table: Table, task: Task) -> Rows:
         """The codes of the columns."""
         ordered = table.sorted_by_id()
-        return AskedRows(ordered, coded(party, ordered.schema, self.bins))
+        return MarginalRows(ordered, code_columns(party, ordered.schema, self.bins))
 
     def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""
         return self._concluded(task.programs.coordinator(me, task, *self._learning(task)))
 
-    def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
+    def simulate_result(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
-        layout = Layout.of({party: tables[party].schema for party in task.owners}, self.bins)
+        layout = TableLayout.of({party: tables[party].schema for party in task.owners}, self.bins)
         codes = {party: layout.codes(party, tables[party]) for party in task.owners}
         encoded = {party: tables[party].unclipped().matrix() for party in task.owners} if self._mixes else {}
         rows = (codes,) if not self._mixes else (encoded,) if self.start == "none" else (codes, encoded)
@@ -226,17 +224,17 @@ class Synthesizer(Estimator[Task, Published]):
 
     def finish(self, result: Published) -> None:
         """Fit a model to the release, or take over the mixture: no data and no budget."""
-        layout = Layout.of(self.schemas_, self.parameters_["bins"])
+        layout = TableLayout.of(self.schemas_, self.parameters_["bins"])
         if self.parameters_["method"] == "mixture":
             self._become(self._mixed(layout, cast("FittedMixture", result)))
             return
-        found = cast("NoisyMarginals | Staged", result)
+        found = cast("NoisyMarginals | StagedResult", result)
         merged = None if found.merged is None else [list(new) for new in found.merged]
         if merged is not None:
-            layout = layout.merged(merged)
-        self._become(self._fitted(layout, Release.of(found.second)), merged)
+            layout = layout.merge_bins(merged)
+        self._become(self._fitted(layout, MarginalsRelease.of(found.second)), merged)
 
-    def _fitted(self, layout: Layout, release: Release) -> Population:
+    def _fitted(self, layout: TableLayout, release: MarginalsRelease) -> Population:
         rules, how = self._rules(), (self.parameters_["model"], self.parameters_["components"])
         return Population(layout, release, fitted(release, layout.sizes, *how, layout.boxes(rules)), rules)
 
@@ -265,11 +263,11 @@ class Synthesizer(Estimator[Task, Published]):
         self._become(people, self.merged_)
         return self
 
-    def _mixed(self, layout: Layout, mixture: FittedMixture) -> MixedPopulation:
+    def _mixed(self, layout: TableLayout, mixture: FittedMixture) -> MixedPopulation:
         return MixedPopulation.of(layout, mixture, int(self.parameters_["rows"]), self._rules())
 
-    def _rules(self) -> tuple[Rule, ...]:
-        return joint_rules(self.schemas_, self.parameters_["impossible"])
+    def _rules(self) -> tuple[Constraint, ...]:
+        return joint_constraints(self.schemas_, self.parameters_["impossible"])
 
     def _become(self, people: Population, merged: list[list[int]] | None = None) -> None:
         """``merged`` are the new codes of narrow bins, for each column, where a first stage merged them."""
@@ -277,7 +275,7 @@ class Synthesizer(Estimator[Task, Published]):
         self.feature_names_in_ = list(people.layout.names)
         self.count_ = people.count
 
-    def learned(self) -> dict[str, Any]:
+    def learned_values(self) -> dict[str, Any]:
         """What was asked for; all numbers are among the arrays."""
         layout, asked = self.population_.layout, self.population_.release.asked
         also: dict[str, Any] = {} if self.merged_ is None else {"merged": self.merged_}
@@ -293,9 +291,9 @@ class Synthesizer(Estimator[Task, Published]):
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values and arrays."""
         check_given(self.parameters_, self.defaults())
-        layout, arrays = Layout.of(self.schemas_, self.parameters_["bins"]), learned["arrays"]
+        layout, arrays = TableLayout.of(self.schemas_, self.parameters_["bins"]), learned["arrays"]
         if (merged := learned.get("merged")) is not None:
-            layout = layout.merged(merged)
+            layout = layout.merge_bins(merged)
         if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
             raise ValueError("columns and codes do not belong together [VA075]")
         if self.method == "mixture":
@@ -309,7 +307,7 @@ class Synthesizer(Estimator[Task, Published]):
             found = Unfitted(layout.sizes, str(why))
         if found.sizes != layout.sizes:
             raise ValueError("model and columns do not belong together [VA076]")
-        release = Release.restored(learned["asked"], arrays, layout.sizes)
+        release = MarginalsRelease.from_arrays(learned["asked"], arrays, layout.sizes)
         self._become(Population(layout, release, found, self._rules()), merged)
 
     # --- made-up people, and what is known about the real ones
@@ -380,12 +378,12 @@ class Synthesizer(Estimator[Task, Published]):
             raise DataError("log_likelihood takes a Federation, or a mapping from each party to its table [DA100]")
         if missing := [party for party in self.schemas_ if party not in given]:
             raise DataError(f"no table of {', '.join(missing)}; log_likelihood needs one of each party [DA101]")
-        found = same_people(given, self.schemas_, id, "log_likelihood", same_order=same_order)
+        found = match_people(given, self.schemas_, id, "log_likelihood", same_order=same_order)
         return self.population_.log_likelihood(found)
 
     # --- for people
 
-    def pictured(self) -> Picture:
+    def picture(self) -> Picture:
         """Shares of the people, column by column."""
         return Picture([pictures.marginals_chart(self.population_)])
 
@@ -401,7 +399,7 @@ class Synthesizer(Estimator[Task, Published]):
         self._check_fitted()
         return card.summary(self.population_, self.usual_size)
 
-    def published(self) -> dict[str, bytes]:
+    def published_files(self) -> dict[str, bytes]:
         """The table as Parquet and CSV, its data dictionary, and the card that says what it is good for."""
         tables = int(self.parameters_["tables"])
         drawn = [self.population_.drawn(self.usual_size, 0)] if tables == 1 else self._several(tables)

@@ -18,7 +18,7 @@ import numpy as np
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.products import Codes, apportioned, check_marginal, checked_codes
 from colonnade.kinds.synthesis.tree import told_by_pairs
-from colonnade.kinds.tables.residuals import Floats, Residual, check
+from colonnade.kinds.tables.release import Floats, Residual, check_residuals
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
 
@@ -124,7 +124,7 @@ def fit_pgm(
     progress: Progress = silent,
 ) -> Network:
     """The graphical model of private-pgm for the pairs that tell most, and for triples among them."""
-    check(sizes, residuals)
+    check_residuals(sizes, residuals)
     try:
         mbi = import_module("mbi")
     except ImportError:

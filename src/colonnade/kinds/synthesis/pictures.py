@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.drawing.charts import Histogram, Histograms
+from colonnade.drawing.charts import Histogram, HistogramChart
 from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.shares import shares
 from colonnade.tables.coding import ColumnCoding
@@ -10,7 +10,7 @@ from colonnade.tables.coding import ColumnCoding
 _MOST = 24
 
 
-def marginals_chart(people: Population) -> Histograms:
+def marginals_chart(people: Population) -> HistogramChart:
     """One histogram a column."""
     released = shares(people)
     layout = people.layout
@@ -29,7 +29,7 @@ def marginals_chart(people: Population) -> Histograms:
     if len(panels) < len(released):
         notes.append(f"The first {len(panels)} of {len(released)} columns are drawn.")
     title = "Shares of the people, column by column"
-    return Histograms(panels, "{:.1%}".format, title=title, note=" ".join(notes))
+    return HistogramChart(panels, "{:.1%}".format, title=title, note=" ".join(notes))
 
 
 def borders(coding: ColumnCoding) -> tuple[str, ...]:

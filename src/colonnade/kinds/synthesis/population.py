@@ -18,22 +18,22 @@ from colonnade.kinds.synthesis.fidelity import Agreement, OfCodes, agreements, s
 from colonnade.kinds.synthesis.intervals import refits
 from colonnade.kinds.synthesis.mending import Made, Source
 from colonnade.kinds.synthesis.products import Products
-from colonnade.kinds.tables.layout import Codes, Layout
-from colonnade.kinds.tables.release import Marginal, Release
+from colonnade.kinds.tables.layout import Codes, TableLayout
+from colonnade.kinds.tables.release import Marginal, MarginalsRelease
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.coding import decode_codes
-from colonnade.tables.impossible import Rule
+from colonnade.tables.constraints import Constraint
 
 
 @dataclass(frozen=True)
 class Population:
     """People whose codes follow a distribution that was fitted to a release."""
 
-    layout: Layout
-    release: Release
+    layout: TableLayout
+    release: MarginalsRelease
     fitted: OfCodes
-    rules: tuple[Rule, ...]
+    rules: tuple[Constraint, ...]
     place: int = field(default=0, kw_only=True)
     """0 for the model of the release, and from 1 on for models of releases with redrawn noise."""
 
@@ -139,4 +139,4 @@ class Population:
     def strongest(self, most: int) -> list[tuple[tuple[str, ...], float]]:
         """The pairs of columns that go together most, each with Cramér's V by the model."""
         found = strongest(self.release, self.fitted, most)
-        return [(self.layout.called(columns), value) for columns, value in found]
+        return [(self.layout.column_names(columns), value) for columns, value in found]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from colonnade.drawing.canvas import figure
 from colonnade.drawing.markup import Html, join, table, tag
 from colonnade.kinds.synthesis.pictures import marginals_chart
-from colonnade.report.section import Run, Section
-from colonnade.report.words import counted
+from colonnade.report.sections import ReportSection, Run
+from colonnade.report.wording import count_noun
 
 if TYPE_CHECKING:
     from colonnade.kinds.synthesis.model import Synthesizer
@@ -20,7 +20,7 @@ _ORDERS = {1: "single columns", 2: "pairs", 3: "triples with the label"}
 
 def title(model: Synthesizer, columns: int) -> str:
     """What was computed, in a few words."""
-    return "a synthetic table" + (f" of {counted(columns, 'column')}" if columns else "")
+    return "a synthetic table" + (f" of {count_noun(columns, 'column')}" if columns else "")
 
 
 def result(model: Synthesizer, run: Run, owners: Sequence[str]) -> Html:
@@ -52,8 +52,8 @@ def _lead(model: Synthesizer) -> str:
             asked += " were released with noise, after those of narrow bins, by which bins were merged; both releases "
             asked += "are charged. A model was fitted to the second"
     return (
-        f"{counted(model.usual_size, 'made-up person', 'made-up people')} with "
-        f"{counted(len(model.population_.layout.names), 'column')}, from about {round(model.count_):,} real ones. "
+        f"{count_noun(model.usual_size, 'made-up person', 'made-up people')} with "
+        f"{count_noun(len(model.population_.layout.names), 'column')}, from about {round(model.count_):,} real ones. "
         f"{asked}, and the people were drawn from it, which costs no privacy. The table, its data dictionary and a "
         "card that says what it is good for lie beside this report."
     )
@@ -120,4 +120,6 @@ def _people(value: float) -> str:
     return f"{value:,.0f}" if value >= 9.5 else f"{value:.1f}"
 
 
-SECTION: Section[Synthesizer] = Section(title, result, columns=lambda model: len(model.population_.layout.names))
+SECTION: ReportSection[Synthesizer] = ReportSection(
+    title, result, columns=lambda model: len(model.population_.layout.names)
+)

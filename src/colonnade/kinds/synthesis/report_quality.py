@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from colonnade.drawing.canvas import figure
-from colonnade.drawing.charts import Histogram, Histograms, Line, Matrices, Matrix
+from colonnade.drawing.charts import Curve, Histogram, HistogramChart, Matrix, MatrixChart
 from colonnade.drawing.markup import Html, join, table, tag
 from colonnade.kinds.synthesis.quality import ColumnShares, SyntheticQuality, evaluate_synthetic
 from colonnade.models.pictures import rates_chart
 from colonnade.report.document import document, write_document
-from colonnade.report.words import percent
+from colonnade.report.wording import percent
 
 _MOST_PANELS, _MOST_COLUMNS = 24, 40
 _ORDERS = {1: "One column", 2: "Two columns", 3: "Three columns"}
@@ -71,7 +71,7 @@ def _distances(found: SyntheticQuality) -> Html:
 def _columns(found: SyntheticQuality) -> Html:
     panels = [_panel(column) for column in found.columns[:_MOST_PANELS]]
     more = f" The first {len(panels)} of {len(found.columns)} columns." if len(panels) < len(found.columns) else ""
-    chart = Histograms(
+    chart = HistogramChart(
         panels,
         "{:.1%}".format,
         title="Single columns",
@@ -107,7 +107,7 @@ def _associations(found: SyntheticQuality) -> Html | None:
     spoken = f"Mean absolute difference {given.mean_difference:.3f}, largest {given.worst_difference:.3f}."
     cut = f" The first {count} of {len(given.names)} columns." if count < len(given.names) else ""
     note = f"Correlation of two numbers, otherwise Cramér's V; blue is positive, orange negative. {spoken}{cut}"
-    chart = Matrices(items, given.names[:count], title="Associations of pairs", note=note, spoken=spoken)
+    chart = MatrixChart(items, given.names[:count], title="Associations of pairs", note=note, description=spoken)
     drawn = figure("associations", chart)
     return tag("section", tag("h2", "Which columns go together"), drawn)
 
@@ -141,7 +141,7 @@ def _attacks(found: SyntheticQuality) -> Html | None:
 def _curves(found: SyntheticQuality) -> Html | None:
     if not found.attacks:
         return None
-    lines = [Line(f"attack by {each.name}, AUC {each.auc:.3f}", each.roc) for each in found.attacks]
+    lines = [Curve(f"attack by {each.name}, AUC {each.auc:.3f}", each.roc) for each in found.attacks]
     alarms, hits = "false alarms: people held out who are taken for members", "members who are found"
     return figure("attacks", rates_chart(lines, alarms, hits, title="Membership attacks"))
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.population import Population
-from colonnade.kinds.tables.residuals import Residual
+from colonnade.kinds.tables.release import Residual
 from colonnade.models.estimates import NORMAL_95, Estimate
 from colonnade.tables.bins import Bins
 
@@ -35,7 +35,7 @@ def means(people: Population) -> dict[str, Estimate]:
 
 
 def _names(people: Population) -> tuple[str, ...]:
-    return people.layout.called(range(len(people.layout.free)))
+    return people.layout.column_names(range(len(people.layout.free)))
 
 
 def _shares(people: Population, column: int) -> dict[str, Estimate]:

@@ -16,7 +16,7 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.tables.residuals import Residual
+from colonnade.kinds.tables.release import Residual
 
 Singles = NDArray[np.float32]
 """Single precision: noise is far coarser than what it rounds off, and products take half the time."""

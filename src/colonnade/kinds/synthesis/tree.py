@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.fit import nearest_chances
 from colonnade.kinds.synthesis.products import Codes, apportioned, check_marginal, checked_codes, systematic
-from colonnade.kinds.tables.residuals import Floats, Residual, check, noisy_marginal
+from colonnade.kinds.tables.release import Floats, Residual, check_residuals, noisy_marginal
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
 
@@ -126,7 +126,7 @@ class Tree:
 
 def fit_tree(sizes: Sequence[int], count: float, residuals: Sequence[Residual], *, progress: Progress = silent) -> Tree:
     """The tree of the pairs that tell most, by their noisy marginals; the same for the same numbers."""
-    check(sizes, residuals)
+    check_residuals(sizes, residuals)
     singles = [_single(column, sizes, count, residuals) for column in range(len(sizes))]
     pairs = told_by_pairs(sizes, count, residuals)
     joints = {pair: joint for pair, (joint, _) in pairs.items()}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.kinds.synthesis.comparable import Comparable, Side
-from colonnade.models.metrics import accuracy, area
+from colonnade.models.assessment import accuracy, area
 
 MOST_CLASSES = 50
 _MOST_CATEGORIES = 255

@@ -8,8 +8,8 @@ to hold equally many people).
 
 Reading order:
 
-- ``layout``: columns as codes and bins; ``weights``, ``asking``: which marginals are asked for, and how exactly.
+- ``layout``: columns as codes and bins; ``queries``, ``queries``: which marginals are asked for, and how exactly.
 - ``marginals/``: the task and programs; ``sensitivity``: how far one person moves all cells together.
-- ``release``, ``residuals``: what was opened, and marginals with error bars from it.
-- ``audit_marginals``: the games.
+- ``release``, ``release``: what was opened, and marginals with error bars from it.
+- ``audit``: the games.
 """

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError, StudyError
-from colonnade.kinds.tables.marginals.merging import merged_edges
+from colonnade.kinds.tables.stages import merge_edges
 from colonnade.models.design import columns_of, owner_of
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.bins import Bins
-from colonnade.tables.coding import Coding, ColumnCoding, coding_of, joint_names
-from colonnade.tables.impossible import Rule
-from colonnade.tables.joint import Box, impossible_codes
-from colonnade.tables.wording import full_suggestion, listed, suggestion
+from colonnade.tables.coding import Coding, ColumnCoding, ForbiddenCodes, build_coding, forbidden_codes, joint_names
+from colonnade.tables.constraints import Constraint
+from colonnade.tables.wording import itemise, suggest_full_name, suggest_name
 
 Binning = int | Mapping[str, int | Sequence[float] | Sequence[str]]
 """How many bins a number has, or their edges: one number for all, or by ``party.column``."""
@@ -26,7 +25,7 @@ Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """The columns of all parties in their order, each with its codes.
 
     A column with a single code says nothing about anybody, so nothing is asked about it. ``free`` are the places of
@@ -36,11 +35,11 @@ class Layout:
     codings: Mapping[str, Coding]
 
     @classmethod
-    def of(cls, schemas: Mapping[str, Schema], bins: Binning | None) -> Layout:
+    def of(cls, schemas: Mapping[str, Schema], bins: Binning | None) -> TableLayout:
         """The columns of these schemas, by public rules alone."""
         _check_bins(schemas, bins)
         _check_dates(schemas)
-        layout = cls({party: coded(party, schema, bins) for party, schema in schemas.items()})
+        layout = cls({party: code_columns(party, schema, bins) for party, schema in schemas.items()})
         if len(layout.free) < 2:
             raise StudyError("a synthetic table needs at least two columns with two values or bins each [ST361]")
         return layout
@@ -75,7 +74,7 @@ class Layout:
         owners = [party for party, coding in self.codings.items() for _ in coding.columns]
         return ((owners[place], place) for place in self.free)
 
-    def called(self, columns: Sequence[int]) -> tuple[str, ...]:
+    def column_names(self, columns: Sequence[int]) -> tuple[str, ...]:
         """The names of columns that are numbered among the free ones."""
         return tuple(self.names[self.free[column]] for column in columns)
 
@@ -83,14 +82,14 @@ class Layout:
         """The number of a column among the free ones, by its name; ``what`` begins the error if there is none."""
         owner, column = owner_of(name, self.codings) if isinstance(name, str) else (None, name)
         if owner is None:
-            hint = full_suggestion(str(name), self.names)
+            hint = suggest_full_name(str(name), self.names)
             raise StudyError(
-                f"{what} names {name!r}, which is not party.column for any of {listed(self.codings)}{hint} [ST362]"
+                f"{what} names {name!r}, which is not party.column for any of {itemise(self.codings)}{hint} [ST362]"
             )
         if name not in self.names:
             known = [each.name for each in self.codings[owner].columns]
             raise StudyError(
-                f"{what} names {name!r}, and {owner} has no such column{suggestion(column, known)} [ST363]"
+                f"{what} names {name!r}, and {owner} has no such column{suggest_name(column, known)} [ST363]"
             )
         place = self.names.index(name)
         if place not in self.free:
@@ -99,25 +98,25 @@ class Layout:
             )
         return self.free.index(place)
 
-    def merged(self, new: Sequence[Sequence[int]]) -> Layout:
+    def merge_bins(self, new: Sequence[Sequence[int]]) -> TableLayout:
         """The same columns with wider bins: ``new`` has, for each free column, the new code of each code."""
         of_place = dict(zip(self.free, new, strict=True))
         codings, place = {}, 0
         for party, coding in self.codings.items():
             columns = []
             for column in coding.columns:
-                columns.append(_widened(column, of_place[place]) if place in of_place else column)
+                columns.append(_widen_bins(column, of_place[place]) if place in of_place else column)
                 place += 1
             codings[party] = replace(coding, columns=tuple(columns))
-        return Layout(codings)
+        return TableLayout(codings)
 
-    def boxes(self, rules: Sequence[Rule]) -> tuple[Box, ...]:
+    def boxes(self, rules: Sequence[Constraint]) -> tuple[ForbiddenCodes, ...]:
         """Codes that rules make impossible as a whole, in columns that are numbered among the free ones."""
         found = []
-        for box in impossible_codes(rules, self.codings):
+        for box in forbidden_codes(rules, self.codings):
             kept = [at for at, place in enumerate(box.columns) if place in self.free]  # others have their code for sure
             columns = tuple(self.free.index(box.columns[at]) for at in kept)
-            found.append(Box(columns, tuple(box.marked[at] for at in kept)))
+            found.append(ForbiddenCodes(columns, tuple(box.marked[at] for at in kept)))
         return tuple(found)
 
     def whole(self, codes: Codes) -> Codes:
@@ -128,7 +127,7 @@ class Layout:
 
     def codes(self, party: str, table: Table) -> Codes:
         """The codes of one party's rows, of its columns that have more than one."""
-        rows = AskedRows(table, self.codings[party])
+        rows = MarginalRows(table, self.codings[party])
         return np.vstack([np.zeros((0, rows.width)), *rows.blocks(1 << 16)]).astype(np.int64)
 
     def codes_of(self, table: Any) -> Codes:
@@ -136,16 +135,16 @@ class Layout:
         found, heads = [], iter(self.heads)
         for party, coding in self.codings.items():
             own = table.select([next(heads) for _ in coding.columns]).rename_columns([c.name for c in coding.columns])
-            made = replace(coding, schema=coding.schema.decoded())
-            found.append(Layout({party: made}).codes(party, read_table(own, made.schema, id=None)))
+            made = replace(coding, schema=coding.schema.decoded_schema())
+            found.append(TableLayout({party: made}).codes(party, read_table(own, made.schema, id=None)))
         return np.asfortranarray(np.hstack(found))  # marginals are counted column by column
 
 
-class AskedRows:
+class MarginalRows:
     """A party's table as a protocol takes it: the codes of its columns that have more than one."""
 
     def __init__(self, table: Table, coding: Coding) -> None:
-        self._rows = coding.rows(table)
+        self._rows = coding.code_rows(table)
         self._free = [place for place, column in enumerate(coding.columns) if column.size > 1]
         self.ids = table.ids
         self.places = table.places
@@ -161,7 +160,7 @@ class AskedRows:
             yield block[:, self._free]
 
 
-def coded(party: str, schema: Schema, bins: Binning | None) -> Coding:
+def code_columns(party: str, schema: Schema, bins: Binning | None) -> Coding:
     """The codes of one party's columns."""
     bins = plain_bins(bins)
     given: Any = bins
@@ -169,7 +168,7 @@ def coded(party: str, schema: Schema, bins: Binning | None) -> Coding:
         own = {name: f"{party}.{name}" for name in schema.names}
         given = {name: bins[full] for name, full in own.items() if full in bins}
     try:
-        return coding_of(schema) if given is None else coding_of(schema, given)
+        return build_coding(schema) if given is None else build_coding(schema, given)
     except SchemaError as error:
         raise StudyError(f"{party}: {error} [ST365]") from None
 
@@ -183,11 +182,11 @@ def plain_bins(bins: Any) -> Any:
     return list(bins) if isinstance(bins, Sequence) and not isinstance(bins, str) else bins
 
 
-def _widened(column: ColumnCoding, new: Sequence[int]) -> ColumnCoding:
+def _widen_bins(column: ColumnCoding, new: Sequence[int]) -> ColumnCoding:
     """A column whose neighbouring bins were merged."""
     if column.bins is None or len(set(new)) == column.size:
         return column
-    edges = merged_edges(column.bins.edges, new[: len(column.bins)])
+    edges = merge_edges(column.bins.edges, new[: len(column.bins)])
     return replace(column, bins=Bins(column.bins.column, edges))
 
 
@@ -200,7 +199,7 @@ def _check_bins(schemas: Mapping[str, Schema], bins: Any) -> None:
     known = columns_of(schemas)
     for name in bins:
         if name not in known:
-            hint = full_suggestion(str(name), known)
+            hint = suggest_full_name(str(name), known)
             raise StudyError(f"bins names {name!r}, which is no column of this study{hint} [ST367]")
 
 
@@ -212,6 +211,6 @@ def _check_dates(schemas: Mapping[str, Schema]) -> None:
         parts = [(name, column.source(name)) for name, column in columns if column.part and not column.quantity]
         if twice := [name for name, source in parts if source in dated]:
             raise StudyError(
-                f"a made-up table has the date itself, from which {listed(twice)} of {party} would follow; leave them "
+                f"a made-up table has the date itself, from which {itemise(twice)} of {party} would follow; leave them "
                 "out of the columns of this study [ST368]"
             )

@@ -41,14 +41,14 @@ def changed_cells_sensitivity(
 ) -> tuple[int, int]:
     """L1 and squared L2 of the change of all blocks when one person's cells in these columns are replaced."""
     _check(sizes, blocks)
-    columns = _enumerated(sizes, blocks, changing)
+    columns = _enumerate_columns(sizes, blocks, changing)
     l1, square = (int(_totals(sizes, blocks, columns, changing, norm).max()) for norm in (_moved_l1, _moved_square))
     return l1, square
 
 
 def furthest_change(sizes: Sequence[int], blocks: Sequence[WeightedBlock], changing: Collection[int]) -> set[int]:
     """The columns in which two people differ who are furthest apart, of those that are enumerated."""
-    columns = _enumerated(sizes, blocks, changing)
+    columns = _enumerate_columns(sizes, blocks, changing)
     totals = _totals(sizes, blocks, columns, columns, _moved_square)
     pattern = np.unravel_index(int(totals.argmax()), totals.shape)
     return {column for column, differs in zip(columns, pattern, strict=True) if differs}
@@ -60,7 +60,7 @@ Moved = Callable[[tuple[int, ...], Pattern], int]
 """How far a block of columns with these sizes moves, for weight one."""
 
 
-def _enumerated(sizes: Sequence[int], blocks: Sequence[WeightedBlock], changing: Collection[int]) -> list[int]:
+def _enumerate_columns(sizes: Sequence[int], blocks: Sequence[WeightedBlock], changing: Collection[int]) -> list[int]:
     """The columns whose patterns are enumerated: all that may change, or of too many those that weigh most."""
     columns = sorted(set(changing) & {column for within, _ in blocks for column in within})
     if len(columns) <= MOST_ENUMERATED:

@@ -4,20 +4,119 @@ A product modulo one prime is one batched ``dgemm`` over blocks of at most 2048 
 the CPU, and one kernel that reduces the blocks and adds them. Both ways end in centred residues, so they cannot
 differ. No randomness is made here: that is the work of the stream cipher on the CPU.
 
-The last results stay in buffers of the process and in torch's device memory until the process ends. They are shares of
-one seat, in its own process.
+Arrays are copied through two small buffers that the device reads directly: four threads fill one while the device
+reads the other. The driver itself copies ordinary memory with one thread. The last results stay in buffers of the
+process and in torch's device memory until the process ends. They are shares of one seat, in its own process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.accelerator.memory import Memory, Tensor
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+Tensor = Any
+"""A tensor on the device. torch may not be installed, so its types cannot be used here."""
+Bytes = NDArray[np.uint8]
+
+_BUFFER = 1 << 24
+_THREADS = 4
+_FEW = 1 << 20
+"""For at most this many bytes one thread is as fast as four."""
+
+
+class DeviceMemory:
+    """Copies arrays to a device and back. Several threads may call it; one at a time is served."""
+
+    def __init__(self, torch: Any, device: Any) -> None:
+        self._torch, self._device = torch, device
+        self._lock = Lock()
+        self._buffers: list[tuple[Tensor, Bytes, Any]] = []
+
+    def place(self, array: NDArray[Any]) -> Tensor:
+        """A copy of an array on the device."""
+        kind = getattr(self._torch, array.dtype.name)
+        tensor = self._torch.empty(array.shape, dtype=kind, device=self._device)
+        if self._device.type == "cpu":
+            np.copyto(tensor.numpy(), array)
+        elif array.size:
+            with self._lock:
+                self._send(_bytes_of(np.ascontiguousarray(array)), tensor.view(-1).view(self._torch.uint8))
+        return tensor
+
+    def fetch(self, tensor: Tensor, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """A copy of a tensor as a numpy array; in ``out`` if given, which must be contiguous."""
+        if out is None:
+            out = np.empty(tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+        if self._device.type == "cpu":
+            np.copyto(out, tensor.numpy())
+        elif out.size:
+            with self._lock:
+                self._receive(tensor.contiguous().view(-1).view(self._torch.uint8), _bytes_of(out))
+        return out
+
+    def _send(self, source: Bytes, target: Tensor) -> None:
+        with _pool() as pool:
+            for index, start in enumerate(range(0, source.size, _BUFFER)):
+                buffer, view, done = self._buffer(index)
+                here = slice(start, min(start + _BUFFER, source.size))
+                length = here.stop - start
+                done.synchronize()  # wait until the device has read this buffer
+                _copy(pool, view[:length], source[here])
+                target[here].copy_(buffer[:length], non_blocking=True)
+                done.record()
+
+    def _receive(self, source: Tensor, target: Bytes) -> None:
+        parts = [slice(start, min(start + _BUFFER, target.size)) for start in range(0, target.size, _BUFFER)]
+
+        def ask(index: int) -> None:
+            buffer, _, done = self._buffer(index)
+            here = parts[index]
+            buffer[: here.stop - here.start].copy_(source[here], non_blocking=True)
+            done.record()
+
+        with _pool() as pool:
+            ask(0)
+            for index, here in enumerate(parts):
+                if index + 1 < len(parts):
+                    ask(index + 1)
+                _, view, done = self._buffer(index)
+                done.synchronize()
+                _copy(pool, target[here], view[: here.stop - here.start])
+
+    def _buffer(self, index: int) -> tuple[Tensor, Bytes, Any]:
+        """One of two buffers of pinned memory, as a tensor and as an array, and an event that tells when it is free."""
+        while len(self._buffers) < 2:
+            buffer = self._torch.empty(_BUFFER, dtype=self._torch.uint8, pin_memory=True)
+            self._buffers.append((buffer, buffer.numpy(), self._torch.cuda.Event()))
+        return self._buffers[index % 2]
+
+
+def _bytes_of(array: NDArray[Any]) -> Bytes:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _pool() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_THREADS)
+
+
+def _copy(pool: ThreadPoolExecutor, target: Bytes, source: Bytes) -> None:
+    if len(source) <= _FEW:
+        target[...] = source
+        return
+    step = -(-len(source) // _THREADS)
+    parts = [slice(start, start + step) for start in range(0, len(source), step)]
+    list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
+
 
 Residues = NDArray[np.float64]
 Fold = Callable[[Tensor, int, Tensor, bool], None]
@@ -44,13 +143,13 @@ class Accelerator:
     def __init__(self, torch: Any, device: Any) -> None:
         self.torch = torch
         self.device = torch.device(device)
-        self._memory = Memory(torch, self.device)
-        self._fold: Fold = _fold
+        self._memory = DeviceMemory(torch, self.device)
+        self._fold: Fold = _fold_products
 
     @property
-    def fused(self) -> bool:
+    def has_kernel(self) -> bool:
         """Whether one kernel (Triton) does the reductions, instead of several (torch)."""
-        return self._fold is not _fold
+        return self._fold is not _fold_products
 
     def place(self, array: NDArray[Any]) -> Tensor:
         """A copy of an array on the device."""
@@ -82,7 +181,7 @@ class Accelerator:
         """Left right modulo each prime, exactly: arrays (k, rows, a) and (k, a, b) give (k, rows, b)."""
         return self.inner(left.swapaxes(1, 2), right, primes)
 
-    def _placed(self, values: Any) -> Tensor:
+    def _to_device(self, values: Any) -> Tensor:
         return self.place(values) if isinstance(values, np.ndarray) else values
 
     def _empty(self, shape: Sequence[int]) -> Tensor:
@@ -95,7 +194,7 @@ class Accelerator:
         step = _SLAB_ROWS if resident else min(_SLAB_ROWS, max(1, _SLAB // width))
         for start in range(0, max(rows, 1), step):
             here = slice(start, start + step)
-            yield start == 0, self._placed(left[here]), self._placed(right[here])
+            yield start == 0, self._to_device(left[here]), self._to_device(right[here])
 
     def _multiply(self, left: Tensor, right: Tensor, prime: int, total: Tensor, first: bool) -> None:
         """Add left' right to the total, or set it. All blocks are equally long; the rows that remain are one more."""
@@ -120,7 +219,7 @@ class Accelerator:
         """Do the reductions in one kernel from now on, if Triton can build it and its results are exact."""
         trial = Accelerator(self.torch, self.device)
         try:
-            trial._fold = import_module("colonnade.mpc.accelerator.kernel").fold(self.torch, self.device)
+            trial._fold = import_module("colonnade.mpc.accelerator.triton_kernel").fold(self.torch, self.device)
             proven = trial.is_exact()
         except Exception:  # no Triton, no compiler, no place for its cache: in all cases torch does the same
             proven = False
@@ -156,7 +255,7 @@ class Accelerator:
         return float(begun.elapsed_time(ended))
 
 
-def _fold(products: Tensor, prime: int, total: Tensor, first: bool) -> None:
+def _fold_products(products: Tensor, prime: int, total: Tensor, first: bool) -> None:
     _centre(products, prime)
     if first:
         total.copy_(products.sum(0))

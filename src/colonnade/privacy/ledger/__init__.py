@@ -23,27 +23,37 @@ from colonnade.disk import reading
 from colonnade.errors import LedgerError, PolicyError, PrivacyError
 from colonnade.privacy.events import Event, check_sources
 from colonnade.privacy.ledger import caps as limits
-from colonnade.privacy.ledger.caps import Accounts, Foreseen, Left, Period, Spending, since
-from colonnade.privacy.ledger.chain import Change, lines
-from colonnade.privacy.ledger.early import EarlyEnds, ended_early, read_time
-from colonnade.privacy.ledger.file import (
-    ALLOWED,
-    LedgerFile,
-    add,
-    append,
-    arrangements,
-    changes,
-    counted,
-    head,
-    is_chained,
-    rows,
-    runs_of,
-    states_of,
-    texts_only,
-    times,
+from colonnade.privacy.ledger.caps import (
+    AbortedStudiesLimit,
+    BudgetForecast,
+    CapPeriod,
+    RemainingBudget,
+    SpendingAccounts,
+    StudySpending,
+    count_aborted_studies,
+    period_start,
+    read_time,
 )
-from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told, read_told
-from colonnade.privacy.ledger.sums import Sums
+from colonnade.privacy.ledger.cost_cache import CostCache
+from colonnade.privacy.ledger.participants import NO_PARTICIPANTS_KNOWN, DisclosedStudy, StudyParticipants, read_study
+from colonnade.privacy.ledger.storage import (
+    ALLOWED,
+    LedgerChange,
+    LedgerFile,
+    append_change,
+    chain_lines,
+    check_texts,
+    count_entries,
+    insert_entry,
+    is_chained,
+    read_arrangements,
+    read_changes,
+    read_entries,
+    read_head,
+    read_runs,
+    read_states,
+    read_times,
+)
 from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
 
 if TYPE_CHECKING:
@@ -51,7 +61,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One study's reservation and its state now."""
 
     id: int
@@ -61,19 +71,19 @@ class Entry:
     state: str
     events: tuple[Event, ...]
     trust: Trust
-    people: People = NOBODY_KNOWN
-    read: Told | None = field(default=None, repr=False, compare=False)
+    people: StudyParticipants = NO_PARTICIPANTS_KNOWN
+    cached_content: DisclosedStudy | None = field(default=None, repr=False, compare=False)
 
     @property
-    def told(self) -> Told:
+    def content(self) -> DisclosedStudy:
         """What the study tells, and whom."""
-        return self.read or Told(self.events, self.trust, self.people)
+        return self.cached_content or DisclosedStudy(self.events, self.trust, self.people)
 
 
 class Ledger:
     """The ledger in one file; each call opens the file anew, so it may be shared by threads and processes.
 
-    Several calls in a row open it once where they stand in :func:`~colonnade.privacy.ledger.file.at_once`.
+    Several calls in a row open it once where they stand in :func:`~colonnade.privacy.ledger.storage.kept_open`.
 
     ``owner`` is the name of the party whose ledger it is. Without it, it is taken from the entries that say so.
     """
@@ -91,9 +101,9 @@ class Ledger:
         return self._file.path
 
     @property
-    def made(self) -> bool:
+    def created(self) -> bool:
         """Whether this object made the file; then nothing is on record, even if something was revealed before."""
-        return self._file.made
+        return self._file.created
 
     @property
     def upgraded(self) -> bool:
@@ -110,7 +120,7 @@ class Ledger:
     def head(self) -> str:
         """The hash of the last change; a note of it shows later whether something was cut off or put back."""
         with self._file.reading() as base:
-            return head(base)
+            return read_head(base)
 
     def reserve(
         self,
@@ -119,27 +129,27 @@ class Ledger:
         events: Sequence[Event],
         trust: Trust,
         caps: Sequence[Budget],
-        periods: Sequence[Period] = (),
+        periods: Sequence[CapPeriod] = (),
         keys: Mapping[str, str] | None = None,
         *,
-        early: EarlyEnds | None = None,
-    ) -> Entry:
+        early: AbortedStudiesLimit | None = None,
+    ) -> LedgerEntry:
         """Record the cost of a study, or refuse it; what is left of a budget is never given to two studies.
 
         ``keys`` are the keys of everybody in the study, the coordinator included: by them they are recognised in other
-        studies. Without keys, names are taken for them. ``early`` limits the studies that ended early or have not
+        studies. Without keys, names are taken for them. ``caps`` limits the studies that ended early or have not
         ended; as with budgets, two studies are never both let in by the last place.
         """
-        told = Told(tuple(events), trust, People.of(self._owner, keys or {}, trust))
+        told = DisclosedStudy(tuple(events), trust, StudyParticipants.of(self._owner, keys or {}, trust))
         with self._file.writing() as base:
             now = self._clock()
             self._check_early(base, early, now)
             sums = self._check(base, study, told, caps, periods, now)
             at = _written(now)
             written = json.dumps([event.to_dict() for event in events])
-            number = add(base, study, digest, at, written, trust.to_json(), told.people.to_json())
+            number = insert_entry(base, study, digest, at, written, trust.to_json(), told.people.to_json())
             sums.store(number, told)
-        return Entry(number, study, digest, at, "reserved", told.events, trust, told.people)
+        return LedgerEntry(number, study, digest, at, "reserved", told.events, trust, told.people)
 
     def check(
         self,
@@ -147,11 +157,11 @@ class Ledger:
         events: Sequence[Event],
         trust: Trust,
         caps: Sequence[Budget],
-        periods: Sequence[Period] = (),
+        periods: Sequence[CapPeriod] = (),
         keys: Mapping[str, str] | None = None,
     ) -> None:
         """Refuse what :meth:`reserve` would refuse now, and write nothing."""
-        told = Told(tuple(events), trust, People.of(self._owner, keys or {}, trust))
+        told = DisclosedStudy(tuple(events), trust, StudyParticipants.of(self._owner, keys or {}, trust))
         with self._file.reading() as base:
             self._check(base, study, told, caps, periods, self._clock())
 
@@ -159,49 +169,49 @@ class Ledger:
         self,
         base: sqlite3.Connection,
         study: str,
-        told: Told,
+        told: DisclosedStudy,
         caps: Sequence[Budget],
-        periods: Sequence[Period],
+        periods: Sequence[CapPeriod],
         now: datetime,
-    ) -> Sums:
+    ) -> CostCache:
         """Raise an error if a study does not keep every cap: by sums of before, or if they do not show it, by all."""
         if not told.events:
             raise LedgerError(f"study {study!r} asks for a reservation without any event [LE002]")
         check_sources(told.events)
         self._file.check_chain(base)
         with _readable():
-            sums = Sums(base, now)
-            if not sums.keep(told, caps, periods, self._owner, now):
+            sums = CostCache(base, now)
+            if not sums.shows_caps_kept(told, caps, periods, self._owner, now):
                 _accounts(base, self._owner, now).refuse(study, told, caps, periods)
         return sums
 
-    def check_early(self, early: EarlyEnds) -> None:
+    def check_aborted_studies(self, early: AbortedStudiesLimit) -> None:
         """Refuse what :meth:`reserve` would refuse now because of studies that ended early, and write nothing."""
         with self._file.reading() as base:
             self._check_early(base, early, self._clock())
 
-    def _check_early(self, base: sqlite3.Connection, early: EarlyEnds | None, now: datetime) -> None:
-        if early is not None and (failed := ended_early(base, early.days, now)) >= early.at_most:
+    def _check_early(self, base: sqlite3.Connection, early: AbortedStudiesLimit | None, now: datetime) -> None:
+        if early is not None and (failed := count_aborted_studies(base, early.days, now)) >= early.at_most:
             raise PolicyError(
                 f"{failed} studies of {self._owner} did not end well within {early.days:g} days, and its policy allows "
                 f"{early.at_most}: look at them with `colonnade ledger show {self.path}`, and raise at_most of "
                 "[policy.failures] if you know why they failed [PO007]"
             )
 
-    def state(self, entry: Entry) -> str:
+    def state(self, entry: LedgerEntry) -> str:
         """The state that an entry is in now; ``gone`` if there is no such entry."""
         with self._file.reading() as base:
-            return (states_of(base, entry.id) or ["gone"])[-1]
+            return (read_states(base, entry.id) or ["gone"])[-1]
 
-    def mark_sent(self, entry: Entry) -> Entry:
+    def mark_sent(self, entry: LedgerEntry) -> LedgerEntry:
         """Call before the first share leaves; from here on the entry can never be released."""
         return self._advance(entry, "sent")
 
-    def commit(self, entry: Entry) -> Entry:
+    def commit(self, entry: LedgerEntry) -> LedgerEntry:
         """The study ended well."""
         return self._advance(entry, "committed")
 
-    def release(self, entry: Entry) -> Entry:
+    def release(self, entry: LedgerEntry) -> LedgerEntry:
         """Give back a reservation of which nothing was ever sent."""
         return self._advance(entry, "released")
 
@@ -215,34 +225,34 @@ class Ledger:
             if not _is_ahead(base, now):  # another process was first
                 return False
             last = _entries(base)[-1]
-            number = add(base, "the clock was set", "", _written(now), "[]", last.trust.to_json())
-            append(base, number, "released", _written(now))
+            number = insert_entry(base, "the clock was set", "", _written(now), "[]", last.trust.to_json())
+            append_change(base, number, "released", _written(now))
         return True
 
     @contextmanager
-    def _accounts(self) -> Iterator[Accounts]:
+    def _accounts(self) -> Iterator[SpendingAccounts]:
         """What the studies told that count, as they are in the file at one moment."""
         with self._file.reading() as base:
             yield _accounts(base, self._owner, self._clock())
 
-    def spent(self, observer: Observer, delta: float, *, days: float | None = None) -> float:
+    def epsilon_spent(self, observer: Observer, delta: float, *, days: float | None = None) -> float:
         """What an observer has learned from all counted studies together, or from those of the last days."""
         with self._accounts() as accounts:
-            return accounts.spent(observer, delta, days)
+            return accounts.epsilon_spent(observer, delta, days)
 
     def totals(self, delta: float, *, days: float | None = None) -> dict[str, float]:
         """What everybody whom this ledger has met has learned, alone, in groups within the thresholds, and together."""
         with self._accounts() as accounts:
             return accounts.totals(delta, days)
 
-    def course(self, delta: float, most: int = 24) -> tuple[list[datetime], dict[str, list[float]]]:
+    def spending_over_time(self, delta: float, most: int = 24) -> tuple[list[datetime], dict[str, list[float]]]:
         """At most so many moments, the last that of the last study, and what each observer alone knew by then."""
         with self._accounts() as accounts:
-            return accounts.course(delta, most)
+            return accounts.spending_over_time(delta, most)
 
     def plot(self, *, delta: float = 1e-5, caps: float | Mapping[str, float] | None = None) -> Picture:
         """Draw what each observer learned over time; ``caps`` are drawn as lines."""
-        when, found = self.course(delta)
+        when, found = self.spending_over_time(delta)
         if not when:
             raise LedgerError(f"{self.path} counts no study yet, so there is nothing to draw [LE003]")
         from colonnade.drawing.canvas import Picture
@@ -252,59 +262,62 @@ class Ledger:
         limit = {cap.selector: cap.epsilon for cap in known}
         return Picture([spending_chart(when, found, self._clock(), delta, limit)])
 
-    def left(self, caps: Sequence[Budget], periods: Sequence[Period] = ()) -> tuple[Left, ...]:
+    def remaining(self, caps: Sequence[Budget], periods: Sequence[CapPeriod] = ()) -> tuple[RemainingBudget, ...]:
         """What is left of each cap for each observer: first the caps for all time, then those of periods."""
         with self._accounts() as accounts:
             return accounts.remainders(caps, periods)
 
-    def foreseen(
+    def forecast(
         self,
         events: Sequence[Event],
         trust: Trust,
         caps: Sequence[Budget],
-        periods: Sequence[Period],
+        periods: Sequence[CapPeriod],
         keys: Mapping[str, str],
         attempts: int,
-    ) -> tuple[Foreseen, ...]:
+    ) -> tuple[BudgetForecast, ...]:
         """What each cap would leave after a study that may take so many attempts; nothing is written."""
         with self._accounts() as accounts:
-            return accounts.foreseen(caps, periods, accounts.told(events, trust, keys), attempts)
+            return accounts.forecast(caps, periods, accounts.study_content(events, trust, keys), attempts)
 
-    def met(self) -> set[str]:
+    def names_met(self) -> set[str]:
         """The labels of everybody whom this ledger has met, and every name they used."""
         with self._file.reading() as base:
             with _readable():
-                known = [Told((), Trust.from_json(trust), People.from_json(who)) for trust, who in arrangements(base)]
-            return limits.labels(known, self._owner)
+                known = [
+                    DisclosedStudy((), Trust.from_json(trust), StudyParticipants.from_json(who))
+                    for trust, who in read_arrangements(base)
+                ]
+            return limits.participant_labels(known, self._owner)
 
-    def entries(self, *, days: float | None = None) -> tuple[Entry, ...]:
+    def entries(self, *, days: float | None = None) -> tuple[LedgerEntry, ...]:
         """All entries, the oldest first, or those of the last days."""
         with self._file.reading() as base:
             if days is None:
                 return _entries(base)
             now = self._clock()
-            return tuple(entry for when, entry in _dated(base, now) if when > since(days, now))
+            return tuple(entry for when, entry in _dated(base, now) if when > period_start(days, now))
 
     @property
     def studies(self) -> int:
         """How many entries count: all that were not released."""
         with self._file.reading() as base:
-            return counted(base)
+            return count_entries(base)
 
     def runs_of(self, digest: str) -> tuple[tuple[str, str], ...]:
         """When each run of the study with this digest was reserved, and the state that it is in now."""
         with self._file.reading() as base:
-            return tuple(runs_of(base, digest))
+            return tuple(read_runs(base, digest))
 
-    def ended_early(self, *, days: float | None = None) -> int:
+    def count_aborted_studies(self, *, days: float | None = None) -> int:
         """How many studies did not end well, or have not ended: of all, or of those of the last days."""
         with self._file.reading() as base:
-            return ended_early(base, days, self._clock())
+            return count_aborted_studies(base, days, self._clock())
 
-    def lines(self) -> tuple[tuple[Change, str], ...]:
+    def lines(self) -> tuple[tuple[LedgerChange, str], ...]:
         """The whole chain: every change, and the text whose hash is chained."""
         with self._file.reading() as base:
-            return tuple(lines(changes(base)))
+            return tuple(chain_lines(read_changes(base)))
 
     def verify(self, head: str | None = None) -> None:
         """Check the whole file: SQLite's own checks, the chain, readable events, possible histories of states.
@@ -314,67 +327,69 @@ class Ledger:
         self._file.verify(head)
         with self._file.reading() as base, _readable():
             _entries(base)
-            wrong = Sums(base, self._clock()).first_wrong()
+            wrong = CostCache(base, self._clock()).first_wrong()
         if wrong is not None:
             raise LedgerError(
                 f"{self.path} was altered: the sums of entry {wrong} do not follow from it; restore a copy [LE004]"
             )
 
-    def _advance(self, entry: Entry, state: str) -> Entry:
+    def _advance(self, entry: LedgerEntry, state: str) -> LedgerEntry:
         with self._file.writing() as base:
             if state != "committed":  # what was sent is written down on any file
                 self._file.check_guards(base)
-            states = states_of(base, entry.id)
+            states = read_states(base, entry.id)
             if not states:
                 raise LedgerError(f"{self.path} has no entry {entry.id} [LE005]")
             if states[-1] not in ALLOWED[state]:
                 raise LedgerError(f"entry {entry.id} is {states[-1]} and cannot become {state} [LE006]")
-            append(base, entry.id, state, _written(self._clock()))
+            append_change(base, entry.id, state, _written(self._clock()))
         return replace(entry, state=state)
 
 
-def _entries(base: sqlite3.Connection) -> tuple[Entry, ...]:
+def _entries(base: sqlite3.Connection) -> tuple[LedgerEntry, ...]:
     with _readable():
-        return tuple(_entry(row[-1], *texts_only(row[:-1])) for row in rows(base))
+        return tuple(_entry(row[-1], *check_texts(row[:-1])) for row in read_entries(base))
 
 
 @contextmanager
 def _readable() -> Iterator[None]:
     try:
         yield
-    except (ValueError, TypeError, PrivacyError, reading.Malformed) as error:
+    except (ValueError, TypeError, PrivacyError, reading.MalformedFile) as error:
         # An entry that cannot be read cannot be counted, so nothing more may be spent.
         raise LedgerError(
-            f"the ledger holds an entry that cannot be read: {reading.short(str(error))} [LE007]"
+            f"the ledger holds an entry that cannot be read: {reading.shorten(str(error))} [LE007]"
         ) from error
 
 
 def _entry(
     people: str | None, number: int, study: str, digest: str, created: str, events: str, trust: str, state: str
-) -> Entry:
-    told = read_told(events, trust, people)
-    return Entry(number, study, digest, created, state, told.events, told.trust, told.people, told)
+) -> LedgerEntry:
+    told = read_study(events, trust, people)
+    return LedgerEntry(number, study, digest, created, state, told.events, told.trust, told.people, told)
 
 
-def _read_dates(entries: Sequence[Entry]) -> list[tuple[datetime, bool]]:
+def _read_dates(entries: Sequence[LedgerEntry]) -> list[tuple[datetime, bool]]:
     return [(read_time(entry.id, entry.created), entry.state == "released") for entry in entries]
 
 
 def _is_ahead(base: sqlite3.Connection, now: datetime) -> bool:
-    late, after = limits.ahead([(read_time(number, created), out) for number, created, out in times(base)], now)
+    late, after = limits.find_future_dates(
+        [(read_time(number, created), out) for number, created, out in read_times(base)], now
+    )
     return late and after is None
 
 
-def _dated(base: sqlite3.Connection, now: datetime) -> list[tuple[datetime, Entry]]:
+def _dated(base: sqlite3.Connection, now: datetime) -> list[tuple[datetime, LedgerEntry]]:
     """Every entry and the time it counts from."""
     entries = _entries(base)
-    return list(zip(limits.dates(_read_dates(entries), now), entries, strict=True))
+    return list(zip(limits.effective_dates(_read_dates(entries), now), entries, strict=True))
 
 
-def _accounts(base: sqlite3.Connection, owner: str, now: datetime) -> Accounts:
+def _accounts(base: sqlite3.Connection, owner: str, now: datetime) -> SpendingAccounts:
     """What counts, the oldest first: every entry that was not released."""
-    found = [Spending(when, entry.told) for when, entry in _dated(base, now) if entry.state != "released"]
-    return Accounts(sorted(found, key=lambda spending: spending.when), owner, now)
+    found = [StudySpending(when, entry.content) for when, entry in _dated(base, now) if entry.state != "released"]
+    return SpendingAccounts(sorted(found, key=lambda spending: spending.when), owner, now)
 
 
 def _written(moment: datetime) -> str:

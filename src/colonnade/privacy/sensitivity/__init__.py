@@ -6,8 +6,7 @@ Each theorem has a module, and each module a page of ``docs/theory``; the names 
 from __future__ import annotations
 
 from colonnade.privacy.sensitivity.exact import Sensitivity, float_up, root_up
-from colonnade.privacy.sensitivity.moments import moments_sensitivity
-from colonnade.privacy.sensitivity.norms import rounded_norm_squared
+from colonnade.privacy.sensitivity.moments import moments_sensitivity, rounded_norm_squared
 
 __all__ = [
     "Sensitivity",

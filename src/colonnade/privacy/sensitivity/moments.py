@@ -1,10 +1,24 @@
-"""Sensitivity of sums of outer products (docs/theory/moments-sensitivity.md)."""
+"""Sensitivity of second moments: of clipped, rounded rows, of their outer products, and of groups of columns.
+
+``docs/theory/moments-sensitivity.md`` proves the bounds in L2, which are only rounded up; clips arrive as floats, which
+are exact fractions. ``docs/theory/functional-sensitivity.md`` has those in L1, for the functional mechanism: the
+coefficients are the entries of ``z z'``, each pair of coordinates once. :class:`CoordinateRadii` describes rows by
+groups of coordinates, each with a bound on its L1 norm: a column and its one-hot parts are one group. On the grid of
+step 1/gamma rounding stays in the box, so the integer program's sensitivity is gamma^2 times these numbers, rounded
+down.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
 
-from colonnade.privacy.sensitivity.exact import Sensitivity, checked_whole
+from colonnade.errors import PrivacyError
+from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, checked_whole, rational, root_up
 
 
 def moments_sensitivity(norm_squared: int, columns: int) -> Sensitivity:
@@ -31,3 +45,142 @@ def changed_columns_sensitivity(changing: int, fixed: int, columns: int) -> tupl
         return 0, 0
     # Integers: L1 is at most the squared length, and at most the length times the root of the number of entries.
     return min(square, math.isqrt(columns**2 * square)), square
+
+
+Rounding = Literal["stochastic", "nearest", "toward_zero", "exact"]
+# How far rounding may push one coordinate away from zero.
+_PUSH: dict[str, Fraction] = {
+    "stochastic": Fraction(1),
+    "nearest": Fraction(1, 2),
+    "toward_zero": Fraction(0),
+    "exact": Fraction(0),
+}
+_MODES = {"toward-zero": "toward_zero"}
+
+
+def _check(gamma: int, clip: float, width: int, rounding: str) -> Fraction:
+    checked_whole(gamma, "the scale gamma", 1)
+    checked_whole(width, "a number of columns")
+    if rounding not in _PUSH:
+        raise PrivacyError(f"unknown rounding {rounding!r}; choose from {', '.join(_PUSH)} [PR100]")
+    return gamma * rational(clip, "a clip")
+
+
+def _party_square(gamma: int, clip: float, width: int, rounding: Rounding) -> Fraction:
+    # |x_hat| <= |gamma x| + push sqrt(n): the rounding error has n coordinates of size at most push.
+    reach = _check(gamma, clip, width, rounding)
+    push = _PUSH[rounding]
+    return reach * reach + push * push * width + 2 * root_up(reach * reach * push * push * width)
+
+
+@lru_cache(maxsize=1024, typed=True)  # a search for the noise asks for the same norms again and again
+def party_norm_squared(gamma: int, clip: float, width: int, rounding: Rounding = "stochastic") -> int:
+    """Largest squared norm of one party's rounded sub-row; a party checks its integers against this number.
+
+    A rounded row is a row of integers, so its squared norm is an integer and the bound may be rounded down.
+    """
+    return math.floor(_party_square(gamma, clip, width, rounding))
+
+
+def rounded_norm_squared(
+    gamma: int,
+    clips: Sequence[float],
+    widths: Sequence[int],
+    rounding: Rounding = "stochastic",
+    constants: Sequence[int] = (),
+) -> int:
+    """Largest squared norm of a whole rounded row; a constant column of value k adds exactly k^2."""
+    parts = zip(clips, widths, strict=True)
+    own = sum(party_norm_squared(gamma, clip, width, rounding) for clip, width in parts)
+    return own + sum(int(value) ** 2 for value in constants)
+
+
+def conditional_norm_squared(gamma: int, clip: float, width: int, beta: float = math.exp(-0.5)) -> int:
+    """What a party enforces when it redraws its stochastic rounding until the norm is small (KLS21).
+
+    ``beta`` bounds the chance that one draw is rejected; the bound itself is enforced and costs no delta.
+    """
+    return math.floor(_conditional_square(gamma, clip, width, beta))
+
+
+def enforced_norm_squared(gamma: int, clip: float, width: int, sources: int, mode: str) -> int:
+    """The bound on a party's squared norm that it enforces under a way of rounding, at most gamma^2 for each column.
+
+    A number stays in its box whichever way it is rounded, and of a one-hot category at most one part is not zero.
+    """
+    if mode == "conditional":
+        ball = conditional_norm_squared(gamma, clip, width)
+    else:
+        ball = party_norm_squared(gamma, clip, width, _MODES.get(mode, mode))
+    return min(ball, gamma * gamma * sources)
+
+
+def _conditional_square(gamma: int, clip: float, width: int, beta: float) -> Fraction:
+    if not 0 < beta < 1:
+        raise PrivacyError(f"the rejection chance must lie strictly between 0 and 1, not {beta} [PR101]")
+    reach = _check(gamma, clip, width, "stochastic")
+    # The factor is a float, but any value is sound here: the party enforces the very number this returns.
+    factor = Fraction(math.sqrt(2 * -math.log(beta)))
+    centre = reach * reach + Fraction(width, 4)
+    return min(
+        centre + factor * (reach + root_up(width) / 2),
+        _party_square(gamma, clip, width, "stochastic"),
+    )
+
+
+@dataclass(frozen=True)
+class CoordinateRadii:
+    """L1 radii of groups of coordinates: groups of one coordinate, and groups of several."""
+
+    alone: tuple[Exact, ...] = ()
+    several: tuple[Exact, ...] = ()
+
+    @classmethod
+    def of(cls, groups: Sequence[tuple[int, Exact]]) -> CoordinateRadii:
+        """From pairs of a number of coordinates and a radius."""
+        for width, radius in groups:
+            checked_whole(width, "the number of coordinates of a group", 1)
+            rational(radius, "the radius of a group")
+        return cls(
+            tuple(radius for width, radius in groups if width == 1),
+            tuple(radius for width, radius in groups if width > 1),
+        )
+
+    def __add__(self, other: CoordinateRadii) -> CoordinateRadii:
+        return CoordinateRadii(self.alone + other.alone, self.several + other.several)
+
+    @property
+    def total(self) -> Exact:
+        """The largest L1 norm of a row."""
+        return sum(self.alone) + sum(self.several)
+
+    @property
+    def squares(self) -> Exact:
+        """The largest squared L2 norm of a row."""
+        return sum(radius * radius for radius in (*self.alone, *self.several))
+
+
+def grouped_l1(fresh: CoordinateRadii, beside: Exact = 0) -> Fraction:
+    """L1 of one row's products within ``fresh`` (each pair once) and with coordinates of L1 norm ``beside``."""
+    return Fraction(fresh.total**2 + fresh.squares, 2) + fresh.total * beside
+
+
+def grouped_replace_l1(changing: CoordinateRadii, fixed: Exact = 0) -> Fraction:
+    """How far these products move when one row's ``changing`` groups do; ``fixed`` is the L1 norm of what does not."""
+    singles, several = CoordinateRadii(changing.alone), CoordinateRadii((), changing.several)
+    # A group of several coordinates can move all of its mass elsewhere: nothing is better than twice its own products.
+    apart = 2 * grouped_l1(several, fixed + singles.total)
+    level = _water_level(singles.alone, Fraction(fixed))
+    cut = sum(radius * radius - min(level, radius) ** 2 for radius in singles.alone)
+    return apart + ((singles.total + Fraction(fixed)) ** 2 - level * level + cut) / 2
+
+
+def _water_level(radii: Sequence[Exact], volume: Fraction) -> Fraction:
+    """The level t with ``t + sum min(t, radius) = volume``."""
+    filled, left = Fraction(0), sorted(radii)
+    for index, radius in enumerate(left):
+        level = (volume - filled) / (1 + len(left) - index)
+        if level <= radius:
+            return level
+        filled += radius
+    return volume - filled

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from colonnade.lazy import exports
+from colonnade.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from colonnade.protocols.align.programs import (
-        Aligned as Aligned,
-        Matched as Matched,
+        AlignedRows as AlignedRows,
+        AlignmentCounts as AlignmentCounts,
         coordinator as coordinator,
         owner as owner,
         reference as reference,
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from colonnade.protocols.align.task import (
         MODES as MODES,
         NO_HELPER as NO_HELPER,
-        Aligning as Aligning,
-        Leak as Leak,
+        AlignmentLeak as AlignmentLeak,
+        AlignmentTask as AlignmentTask,
         Mode as Mode,
     )
 
-__all__, __getattr__, __dir__ = exports(
+__all__, __getattr__, __dir__ = lazy_exports(
     __name__,
-    {"programs": "Aligned Matched coordinator owner reference", "task": "MODES NO_HELPER Aligning Leak Mode"},
+    {
+        "programs": "AlignedRows AlignmentCounts coordinator owner reference",
+        "task": "MODES NO_HELPER AlignmentTask AlignmentLeak Mode",
+    },
 )

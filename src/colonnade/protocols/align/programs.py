@@ -15,20 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
-from colonnade.mpc.keyvalue import Words
-from colonnade.protocols.agreement import Circle, Comparison
-from colonnade.protocols.align import fuzzy, join, oblivious, tags, universe, vocabulary
-from colonnade.protocols.align.lists import Steps, shuffled
-from colonnade.protocols.align.tags import Tags
-from colonnade.protocols.align.task import Aligning
-from colonnade.protocols.align.vocabulary import TOKEN_BYTES
+from colonnade.message_schema import receive_message
+from colonnade.mpc.key_value_store import Words
+from colonnade.protocols.agreement import EqualityComparison, PairwiseKeys
+from colonnade.protocols.align import dh_psi, fuzzy, messages, ot_psi, private_join, private_membership
+from colonnade.protocols.align.dh_psi import KeyTags
+from colonnade.protocols.align.messages import TOKEN_BYTES, ProgressSteps, shuffled
+from colonnade.protocols.align.task import AlignmentTask
 from colonnade.protocols.lanes.partitions import check_fits
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import KEY_BYTES, Stream
-from colonnade.received import received
 from colonnade.tables import Table
-from colonnade.tables.arrow import pa
-from colonnade.tables.keys import Keys
+from colonnade.tables.cell_parsing import pa
+from colonnade.tables.keys import TableKeys
 
 _TOLD_APART = (
     "the owners were not all told the same people as common to all, in one order, so somebody does not follow the "
@@ -37,7 +36,7 @@ _TOLD_APART = (
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignedRows:
     """What an owner holds after an alignment.
 
     ``rows`` are positions among its keys: in the common order, with a random name for each in ``index``; or, if members
@@ -58,14 +57,14 @@ class Aligned:
             raise ValueError("a table without keys cannot be aligned [VA127]")
         where = table.keys.rows[self.rows]
         if self.slots is not None:
-            return table.placed(where, self.slots, self.size, self.token)
+            return table.place_in_slots(where, self.slots, self.size, self.token)
         if self.index is None:
             raise ValueError("an alignment that is used again has no rows of its own [VA128]")
-        return table.aligned(where, _written(self.index))
+        return table.align(where, _written(self.index))
 
 
 @dataclass(frozen=True)
-class Matched:
+class AlignmentCounts:
     """What the coordinator knows after an alignment: sizes, and how many people are common to all."""
 
     count: int | None
@@ -74,8 +73,8 @@ class Matched:
 
 
 def owner(
-    me: Owner, keys: Keys, task: Aligning, known: bytes = b"", run: bytes = b"", people: int | None = None
-) -> Aligned:
+    me: Owner, keys: TableKeys, task: AlignmentTask, known: bytes = b"", run: bytes = b"", people: int | None = None
+) -> AlignedRows:
     """An owner's program; ``known`` is the token of an earlier alignment that it still holds.
 
     ``run`` is what all participants have agreed on, the digest of the study, so that nobody who takes part in two
@@ -84,60 +83,60 @@ def owner(
     """
     length = _length(keys, task, people)
     me.link(COORDINATOR).send("align", rows=length, token=known)
-    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.plan(task.leaders, known))
+    told = receive_message(me.link(COORDINATOR), COORDINATOR, messages.plan_message(task.leaders, known))
     again, leader = told["again"], told["leader"]
     if again == bool(leader):
         raise ProtocolError(
             f"the {COORDINATOR} sent an 'align-plan' in which nobody leads, or somebody for nothing [MS014]"
         )
     if again:
-        return Aligned(known, 0, np.empty(0, dtype=np.int64), reused=True)
+        return AlignedRows(known, 0, np.empty(0, dtype=np.int64), reused=True)
     if task.mode == "fuzzy":
         rows, index = fuzzy.owner(me, keys, task)
         return _visible(me, rows, index, keys, task, length)
     order, values = _mixed(keys, length)
     if task.hidden:
         return _hidden(me, _tags(me, values, task, leader, run), order, keys, task)
-    circle = cache(partial(Circle.of, me, task.owners, task.leaders))
-    shares = cache(lambda: join.zero_shares(me, values, circle().keys.values()))
+    circle = cache(partial(PairwiseKeys.of, me, task.owners, task.leaders))
+    shares = cache(lambda: private_join.zero_shares(me, values, circle().keys.values()))
     if task.mode == "ot":
         circle()  # before all else, so that the others can make their shares while the leader lays its list out
     made = _tags(me, values, task, leader, run, shares)
     members = _joined(me, made, shares(), task, leader)
     index = members.index.astype("<u8").view(np.uint8).reshape(-1, TOKEN_BYTES)
     found = _visible(me, order[members.rows], index, keys, task, length)
-    comparison = Comparison(me, circle(), members.held(values))
+    comparison = EqualityComparison(me, circle(), members.fingerprint(values))
     comparison.show()
     comparison.require(_TOLD_APART)
     return found
 
 
-def coordinator(me: Coordinator, task: Aligning) -> Matched:
+def coordinator(me: Coordinator, task: AlignmentTask) -> AlignmentCounts:
     """The coordinator's program."""
-    lists = {name: received(me.link(name), name, vocabulary.align(task.lengths)) for name in task.owners}
+    lists = {name: receive_message(me.link(name), name, messages.align_message(task.lengths)) for name in task.owners}
     sizes: dict[str, int] = {name: said["rows"] for name, said in lists.items()}
     tokens = {said["token"] for said in lists.values()}
     if len(tokens) == 1 and tokens != {b""}:
         for name in task.owners:
             me.link(name).send("align-plan", again=True, leader="")
-        return Matched(None, sizes, reused=True)
+        return AlignmentCounts(None, sizes, reused=True)
     # Choosing the shortest list tells whose list is short; it is worth that only where the leader does most work.
     leader = min(task.leaders, key=lambda name: sizes[name]) if task.leader_joins else task.leaders[0]
     for name in task.owners:
         me.link(name).send("align-plan", again=False, leader=leader)
     if task.leader_joins:
-        reports = oblivious.reports if task.mode == "ot" else tags.reports
-        tags.follow(me, leader, sizes, *reports(leader, sizes, both=task.hidden))
+        reports = ot_psi.reports if task.mode == "ot" else dh_psi.expected_reports
+        dh_psi.follow_leader(me, leader, sizes, *reports(leader, sizes, both=task.hidden))
     if task.hidden:
-        return Matched(_place(me, leader, sizes), sizes)
+        return AlignmentCounts(_place(me, leader, sizes), sizes)
     if task.mode == "fuzzy":
         count = fuzzy.coordinator(me, task, sizes)
     elif task.mode == "helper":
-        count = join.coordinator_joins(me, leader, sizes, task.enough)
+        count = private_join.coordinator_joins(me, leader, sizes, task.enough)
     else:
-        count = received(me.link(leader), leader, vocabulary.common(min(sizes.values())))["count"]
+        count = receive_message(me.link(leader), leader, messages.common_message(min(sizes.values())))["count"]
     _tell_verdict(me, count, task)
-    return Matched(count, sizes)
+    return AlignmentCounts(count, sizes)
 
 
 def reference(keys: Sequence[Sequence[bytes]]) -> set[bytes]:
@@ -148,40 +147,40 @@ def reference(keys: Sequence[Sequence[bytes]]) -> set[bytes]:
 def _tags(
     me: Owner,
     values: Sequence[bytes],
-    task: Aligning,
+    task: AlignmentTask,
     leader: str,
     run: bytes,
-    meanwhile: Callable[[], object] = oblivious.nothing,
-) -> Tags | dict[str, Tags]:
+    meanwhile: Callable[[], object] = ot_psi.no_values,
+) -> KeyTags | dict[str, KeyTags]:
     """This owner's tags; the leader has one list for every other owner, except in ``helper`` with known members."""
     others = [name for name in task.owners if name != leader]
     if task.mode == "ot":
         if me.name == leader:
-            return oblivious.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
-        return oblivious.other_answers(me, values, leader, task.lengths, run, both=task.hidden, meanwhile=meanwhile)
+            return ot_psi.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
+        return ot_psi.other_answers(me, values, leader, task.lengths, run, both=task.hidden, meanwhile=meanwhile)
     if task.mode == "dh":
         if me.name == leader:
-            return tags.leader_blinded(me, values, others, task.lengths, both=task.hidden)
-        return tags.other_blinded(me, values, leader, task.lengths, both=task.hidden)
-    key = tags.shared_key(me, [leader, *others])
+            return dh_psi.blind_as_leader(me, values, others, task.lengths, both=task.hidden)
+        return dh_psi.blind_as_other(me, values, leader, task.lengths, both=task.hidden)
+    key = dh_psi.shared_key(me, [leader, *others])
     lists = others if task.hidden and me.name == leader else [me.name]
-    step = Steps(me, "align", len(values) * len(lists))
+    step = ProgressSteps(me, "align", len(values) * len(lists))
     if not task.hidden:
-        return Tags.keyed(values, key, step)
-    made = {name: Tags.keyed(values, tags.key_for(name, key), step) for name in lists}
+        return KeyTags.from_secret(values, key, step)
+    made = {name: KeyTags.from_secret(values, dh_psi.key_for(name, key), step) for name in lists}
     return made if me.name == leader else made[me.name]
 
 
-def _length(keys: Keys, task: Aligning, people: int | None) -> int:
+def _length(keys: TableKeys, task: AlignmentTask, people: int | None) -> int:
     """How long this owner's list is, as the others may know it."""
     held = len(keys.values)
     task.check_length(held if people is None else people)
-    length = task.listed(held if people is None else people)
+    length = task.listed_length(held if people is None else people)
     check_fits(held, length)
     return length
 
 
-def _mixed(keys: Keys, length: int) -> tuple[NDArray[np.int64], list[bytes]]:
+def _mixed(keys: TableKeys, length: int) -> tuple[NDArray[np.int64], list[bytes]]:
     """The list in random order; if it is longer than it would be, filled up with keys that nobody has.
 
     Such a key starts with four bytes of ones. Real keys start with the length of their first part, which is smaller.
@@ -201,71 +200,77 @@ def _written(index: NDArray[np.uint8]) -> pa.Array:
 
 
 def _visible(
-    me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning, length: int
-) -> Aligned:
+    me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: TableKeys, task: AlignmentTask, length: int
+) -> AlignedRows:
     _hear_verdict(me, task, keys, len(rows), length)
     token = hashlib.sha256(index.tobytes()).digest()[:TOKEN_BYTES]
-    return Aligned(token, len(rows), rows, index=index)
+    return AlignedRows(token, len(rows), rows, index=index)
 
 
-def _joined(me: Owner, made: Tags | dict[str, Tags], shares: Words, task: Aligning, leader: str) -> join.Members:
+def _joined(
+    me: Owner, made: KeyTags | dict[str, KeyTags], shares: Words, task: AlignmentTask, leader: str
+) -> private_join.CommonMembers:
     """The common people, from tags and from shares that cancel only for them."""
     if isinstance(made, dict):
-        return join.leader_joins(me, made, shares, task.enough)
+        return private_join.leader_joins(me, made, shares, task.enough)
     joiner = leader if task.leader_joins else COORDINATOR
     if me.name == leader:
-        join.send_questions(me, made.tags, shares)
+        private_join.send_questions(me, made.tags, shares)
     else:
-        join.send_store(me, made, shares, joiner)
+        private_join.send_store(me, made, shares, joiner)
     if task.leader_joins:
-        tags.wait_for_leader(me)
-    return join.receive_matches(me, joiner, made.tags)
+        dh_psi.wait_for_leader(me)
+    return private_join.receive_matches(me, joiner, made.tags)
 
 
-def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], keys: Keys, task: Aligning) -> Aligned:
+def _hidden(
+    me: Owner, made: KeyTags | dict[str, KeyTags], order: NDArray[np.int64], keys: TableKeys, task: AlignmentTask
+) -> AlignedRows:
     if isinstance(made, dict):
-        universe.send_tags(me, [own.tags for own in made.values()])
+        private_membership.send_tags(me, [own.tags for own in made.values()])
     else:
         if task.leader_joins:
-            tags.wait_for_leader(me)  # before the coordinator reads tags; until then it says that the leader is at work
-        universe.send_tags(me, [made.tags])
-    slots, size, token = universe.receive_slots(me, len(order))
+            dh_psi.wait_for_leader(
+                me
+            )  # before the coordinator reads tags; until then it says that the leader is at work
+        private_membership.send_tags(me, [made.tags])
+    slots, size, token = private_membership.receive_slots(me, len(order))
     ascending = np.argsort(slots)
     rows, slots = order[ascending], slots[ascending]
     real = rows < len(keys.values)
-    return Aligned(token, size, rows[real], slots=slots[real])
+    return AlignedRows(token, size, rows[real], slots=slots[real])
 
 
 def _place(me: Coordinator, leader: str, sizes: Mapping[str, int]) -> int:
     """Give a slot to every row of every owner; it returns how many people all owners hold."""
     stream = Stream.fresh()
-    found = universe.receive_tags(me, leader, sizes)
-    first, rest, size, count = universe.settled(found, stream)
+    found = private_membership.receive_tags(me, leader, sizes)
+    first, rest, size, count = private_membership.assign_slots(found, stream)
     token = stream.bytes(TOKEN_BYTES)
     for name, slots in {leader: first, **rest}.items():
         me.link(name).send("slots", slots=slots, size=size, token=token)
     return count
 
 
-def _tell_verdict(me: Coordinator, count: int, task: Aligning) -> None:
+def _tell_verdict(me: Coordinator, count: int, task: AlignmentTask) -> None:
     """Send everybody whether enough people are common; if not, wait until all know it, and stop."""
     for name in task.owners:
         me.link(name).send("enough", enough=count >= task.enough, count=count)
     if count < task.enough:
         for name in task.owners:
-            received(me.link(name), name, vocabulary.HEARD)
+            receive_message(me.link(name), name, messages.HEARD)
         with suppress(PeerStopped, PeerLost):  # the first owner that receives this leaves
             for name in task.owners:
                 me.link(name).send("end")
         raise too_few(count, task)
 
 
-def _hear_verdict(me: Owner, task: Aligning, keys: Keys, matched: int, length: int) -> None:
+def _hear_verdict(me: Owner, task: AlignmentTask, keys: TableKeys, matched: int, length: int) -> None:
     """Hear whether the ``matched`` people are enough; the leader knows how many there are also where they are not.
 
     What is refused as malformed depends on the public ``length`` of the list, not on how many people are on it.
     """
-    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.enough(length))
+    told = receive_message(me.link(COORDINATOR), COORDINATOR, messages.enough_message(length))
     enough, count = told["enough"], told["count"]
     if enough != (count >= task.enough) or matched not in ((count,) if enough else (0, count)):
         raise ProtocolError(
@@ -275,11 +280,13 @@ def _hear_verdict(me: Owner, task: Aligning, keys: Keys, matched: int, length: i
         return
     me.link(COORDINATOR).send("heard")
     with suppress(PeerStopped, PeerLost):  # another owner left before, and all know the verdict
-        received(me.link(COORDINATOR), COORDINATOR, vocabulary.END)
+        receive_message(me.link(COORDINATOR), COORDINATOR, messages.END)
     raise too_few(count, task, keys)
 
 
-def too_few(count: int, task: Aligning, keys: Keys | None = None, after: str = "nothing was spent") -> AlignmentError:
+def too_few(
+    count: int, task: AlignmentTask, keys: TableKeys | None = None, after: str = "nothing was spent"
+) -> AlignmentError:
     """The error for everyone, with examples of its own keys for an owner."""
     found = "nobody is" if not count else "only one person is" if count == 1 else f"only {count} people are"
     error = AlignmentError(

@@ -8,19 +8,18 @@ from functools import cached_property
 from typing import Any, Literal
 
 from colonnade.errors import CapacityError, StudyError
+from colonnade.message_schema import Integer
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.mpc.blinding import POINT_BYTES, SECONDS_PER_HASH, SECONDS_PER_PRODUCT, processors
-from colonnade.mpc.keyvalue import cells_for
-from colonnade.mpc.oblivious.code import MESSAGE, WIDTH
-from colonnade.mpc.oblivious.function import SUMS, pieces
+from colonnade.mpc.blinding import POINT_BYTES, SECONDS_PER_HASH, SECONDS_PER_PRODUCT, processor_count
+from colonnade.mpc.key_value_store import cell_count
+from colonnade.mpc.oblivious.prf import CODE_BITS, MESSAGE_BITS, SUMS, piece_sizes
 from colonnade.privacy import Trust
 from colonnade.privacy.events import Event
-from colonnade.protocols.align.tags import TAG_BYTES
-from colonnade.protocols.align.vocabulary import LONGEST
+from colonnade.protocols.align.dh_psi import TAG_BYTES
+from colonnade.protocols.align.messages import LONGEST
 from colonnade.protocols.lanes.partitions import check_count as check_partitions, filled_length
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.task import Playable
-from colonnade.received import Whole
+from colonnade.protocols.task import RunnableTask
 from colonnade.tables.keys import Duplicates, Key, KeyPlan
 
 Mode = Literal["ot", "dh", "helper", "fuzzy"]
@@ -43,7 +42,7 @@ def _counts(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def need_library() -> tuple[Any, Any]:
+def require_clkhash() -> tuple[Any, Any]:
     """The two modules that make linkage keys, or an error that says what to install."""
     try:
         with warnings.catch_warnings():  # it asks for its own version in a way that is on its way out
@@ -57,7 +56,7 @@ def need_library() -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True)
-class Leak:
+class AlignmentLeak:
     """What somebody learns, and what it would take to learn more."""
 
     who: str
@@ -66,7 +65,7 @@ class Leak:
 
 
 @dataclass(frozen=True)
-class Aligning(Playable):
+class AlignmentTask(RunnableTask):
     """How owners find the people they have in common. Equal at every participant.
 
     With ``partitions`` above one it is about one of so many parts of every list, which may have nobody in common; what
@@ -143,14 +142,14 @@ class Aligning(Playable):
         return ROWS_AT_MOST if self.mode == "fuzzy" else self.pad_to
 
     @property
-    def lengths(self) -> Whole:
+    def lengths(self) -> Integer:
         """How long a list may be said to be."""
         longest = LONGEST if self.longest is None else self.longest
         if self.pad_to is not None:
-            return Whole(self.listed(0), self.listed(0))
-        return Whole(0, longest)
+            return Integer(self.listed_length(0), self.listed_length(0))
+        return Integer(0, longest)
 
-    def listed(self, people: int) -> int:
+    def listed_length(self, people: int) -> int:
         """How long a list of so many keys is said to be, or in partitions each part of it."""
         return filled_length(people if self.pad_to is None else self.pad_to, self.partitions)
 
@@ -162,7 +161,7 @@ class Aligning(Playable):
     def check_length(self, keys: int) -> None:
         """Refuse a list that is too long; the others do not learn that it is."""
         if self.mode == "fuzzy":
-            need_library()
+            require_clkhash()
         most, change = self.longest, "use exact keys" if self.mode == "fuzzy" else "raise pad_to"
         if most is not None and keys > most:
             raise CapacityError(
@@ -200,7 +199,7 @@ class Aligning(Playable):
     # --- what it tells
 
     @cached_property
-    def leakage(self) -> tuple[Leak, ...]:
+    def leakage(self) -> tuple[AlignmentLeak, ...]:
         """Who learns what; all of it is outside every epsilon."""
         if self.mode == "fuzzy":
             return _FUZZY
@@ -213,8 +212,8 @@ class Aligning(Playable):
         padded = self.pad_to is not None
         own, all_lengths = (_PADDED, _PADDED) if padded else (_LENGTHS[kind, hidden], "the length of every list")
         members = _MEMBERS[hidden] + (_TOO_FEW_TOO if self.partitions > 1 and not hidden else "")
-        owners = Leak("each owner", f"{members}; {own}", f"{_TRY[kind]}; {among}")
-        return (owners, Leak(COORDINATOR, f"{counted}; {all_lengths}; never a key", pooled), _NOBODY)
+        owners = AlignmentLeak("each owner", f"{members}; {own}", f"{_TRY[kind]}; {among}")
+        return (owners, AlignmentLeak(COORDINATOR, f"{counted}; {all_lengths}; never a key", pooled), _NOBODY)
 
     @property
     def sentence(self) -> str:
@@ -245,10 +244,10 @@ class Aligning(Playable):
 
         Group operations are shared by ``cores``; by default by all of this machine.
         """
-        cores = cores or processors()
+        cores = cores or processor_count()
         rows = rows if self.pad_to is None else self.pad_to
         others, leads = len(self.owners) - 1, name == self.leaders[0]
-        store = 8 * 2 * cells_for(rows)
+        store = 8 * 2 * cell_count(rows)
         if self.mode == "fuzzy":
             if name == COORDINATOR:
                 return _SECONDS_PER_PAIR * rows**2, 24 * rows * len(self.owners)
@@ -271,13 +270,13 @@ class Aligning(Playable):
             sent += points * POINT_BYTES
         if self.mode == "ot":
             asks, holds = self.hidden or leads, self.hidden or not leads
-            transfers = WIDTH * lists * (2 * SECONDS_PER_PRODUCT + 2 * SECONDS_PER_HASH) / cores
+            transfers = CODE_BITS * lists * (2 * SECONDS_PER_PRODUCT + 2 * SECONDS_PER_HASH) / cores
             seconds += (asks + holds) * (transfers + _SECONDS_PER_VALUE * rows * lists)
             seconds += asks * _SECONDS_PER_LISTED * rows
             if not self.hidden:
                 sent = 2 * TAG_BYTES * rows * others if leads else store
-            asked = 8 * (WIDTH * sum(pieces(rows)) + (WIDTH + MESSAGE) * SUMS)
-            sent += lists * (asks * asked + holds * WIDTH * 2 * POINT_BYTES)
+            asked = 8 * (CODE_BITS * sum(piece_sizes(rows)) + (CODE_BITS + MESSAGE_BITS) * SUMS)
+            sent += lists * (asks * asked + holds * CODE_BITS * 2 * POINT_BYTES)
         return seconds, sent
 
 
@@ -329,14 +328,14 @@ _WITH_COORDINATOR = {
     ("helper", False): "with any one owner: every key of every list that can be guessed",
     ("helper", True): "with any one owner: every key of every list that can be guessed",
 }
-_NOBODY = Leak("anybody else", "nothing", "")
+_NOBODY = AlignmentLeak("anybody else", "nothing", "")
 _FUZZY = (
-    Leak(
+    AlignmentLeak(
         "each owner",
         "which of its own people resemble somebody the other holds, and so how many; no length but its own",
         "nothing by itself; it has the key of the linkage keys",
     ),
-    Leak(
+    AlignmentLeak(
         COORDINATOR,
         "the length of both lists, how similar any two people on them are, and how often pieces of names recur",
         "by itself: Bloom filters give way to attacks by frequency and pattern, which tell names, also of who does not "

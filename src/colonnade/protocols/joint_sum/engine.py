@@ -1,6 +1,6 @@
 """The programs of every joint sum: agree on rows, deal them block by block, multiply, and open the total once.
 
-What computes a sum that nobody sees is an :class:`Engine`, one object for one participant: it adds rows up and releases
+What computes a sum that nobody sees is an :class:`SumEngine`, one object for one participant: it adds rows up and releases
 sums. A committee of seats is one (:class:`CommitteeEngine`); the programs ask nothing else of it.
 """
 
@@ -13,23 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.mpc import Shares
-from colonnade.mpc.verify.inputs import InputProofs
-from colonnade.protocols.joint_sum.seats import CheckedSeat, PartedSeat, Seat
-from colonnade.protocols.on_shares import JointSumTask
+from colonnade.mpc.verification.input_proofs import InputProofs
+from colonnade.protocols.committee_task import JointSumTask
+from colonnade.protocols.iteration import RoundCounter
+from colonnade.protocols.joint_sum.declaration import (
+    JointSum,
+    OwnerSum,
+    PartialSums,
+    SumOpening,
+    Whole,
+    use_sum_arithmetic,
+)
+from colonnade.protocols.joint_sum.seats import CheckedSumSeat, ReplicatedSumSeat, SumSeat
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
-from colonnade.protocols.sums import JointSum, Opening, OwnPart, Sums, Whole, over_sums
 from colonnade.randomness import Stream
 
 
-class Engine(Protocol):
+class SumEngine(Protocol):
     """What adds up the rows of all owners for one participant and opens noisy sums, and shows nothing else."""
 
-    def sum_rows(self, table: Rows | None, *, part: bool = False) -> Sums:
+    def sum_rows(self, table: Rows | None, *, part: bool = False) -> PartialSums:
         """All rows, dealt, multiplied and forgotten; with ``part`` these are some of the rows, or none."""
 
-    def release(self, sums: Sums, noise: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    def release(self, sums: PartialSums, noise: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Add every owner's noise to the sums and open them, once; ``None`` for who may not know the result."""
 
 
@@ -44,17 +51,17 @@ class CommitteeEngine:
         self.me, self.summing, self.declared = me, summing, declared
         self.task: JointSumTask = declared.task
 
-    def sum_rows(self, table: Rows | None, *, part: bool = False) -> Sums:
+    def sum_rows(self, table: Rows | None, *, part: bool = False) -> PartialSums:
         """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``."""
         me, task = self.me, self.task
         own = self.declared.own(task, me.name) if table is not None and me.name in task.dealers else None
         rows = self._agree(table, own, part)
         seat = self._seat()
         if not (own or seat):
-            return Sums(rows)
+            return PartialSums(rows)
         blocks = own.blocks(table, Stream.fresh()) if own and table is not None else iter(())
         ends, window = iter(window_ends(rows, task)), list[Whole]()
-        for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
+        for size in RoundCounter(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
             mine = None
             if own:
                 with me.meter.phase("encode"):
@@ -62,7 +69,7 @@ class CommitteeEngine:
                 if own.deals:
                     with me.meter.phase("deal"):
                         dealt = own.dealt(whole)
-                        mine = me.hand.deal(dealt, parts=True) if task.in_parts else me.hand.deal(dealt)
+                        mine = me.engine.deal(dealt, parts=True) if task.in_parts else me.engine.deal(dealt)
                     if me.name in task.proven:
                         window.append(self.declared.proof_rows(me.name, dealt))
                 with me.meter.phase("own block"):
@@ -72,11 +79,11 @@ class CommitteeEngine:
             if task.trust.active and next(ends):
                 self._close(seat, own, window)
                 window = []
-        return Sums(
+        return PartialSums(
             rows, own.entries() if own else None, seat.total if seat and self.declared.circuit.products else None
         )
 
-    def _agree(self, table: Rows | None, own: OwnPart | None, part: bool) -> int:
+    def _agree(self, table: Rows | None, own: OwnerSum | None, part: bool) -> int:
         """The number of rows, or of slots, that all owners have."""
         hidden = self.task.hidden
         if table is None:
@@ -86,30 +93,30 @@ class CommitteeEngine:
             own.check(table)
         return agree_on_rows(self.me, self.task, table, hidden=hidden, part=part)
 
-    def _seat(self) -> Seat | None:
-        if not self.me.hand.seated:
+    def _seat(self) -> SumSeat | None:
+        if not self.me.engine.has_seat:
             return None
-        kind = CheckedSeat if self.task.trust.active else PartedSeat if self.task.in_parts else Seat
+        kind = CheckedSumSeat if self.task.trust.active else ReplicatedSumSeat if self.task.in_parts else SumSeat
         return kind(self.summing, self.me, self.declared)
 
-    def _close(self, seat: Seat | None, own: OwnPart | None, window: list[Whole]) -> None:
+    def _close(self, seat: SumSeat | None, own: OwnerSum | None, window: list[Whole]) -> None:
         """End a window: owners prove the bounds of its rows and deal sums of their own columns, seats check."""
         me, mine = self.me, None
-        checked = seat if isinstance(seat, CheckedSeat) else None
+        checked = seat if isinstance(seat, CheckedSumSeat) else None
         if self.task.proven and (checked or window):
             with me.meter.phase("prove"):
-                InputProofs(me.hand, self.task.proven).window(
+                InputProofs(me.engine, self.task.proven).window(
                     checked.sizes if checked else [len(block) for block in window],
                     own=window or None,
                     dealt=checked.proven if checked else None,
                 )
         if own and self.declared.circuit.own_windows:
             with me.meter.phase("deal"):
-                mine = self.summing.hand.deal(own.take_window())
+                mine = self.summing.engine.deal(own.take_window())
         if seat:
             seat.close(mine)
 
-    def release(self, sums: Sums, noise: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    def release(self, sums: PartialSums, noise: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Add every owner's noise to the sums and open them, once, some of them at a time."""
         openings, entitled = self.declared.openings(sums.rows), self.summing.name in self.task.everyone
         found = np.zeros(openings[-1].stop, dtype=np.int64)
@@ -129,23 +136,23 @@ class CommitteeEngine:
     def deal(self, values: NDArray[np.int64]) -> Shares | None:
         """Deal own sums and noise; returns this participant's own shares, if it has a seat."""
         with self.summing.meter.phase("deal"):
-            return self.summing.hand.deal(values)
+            return self.summing.engine.deal(values)
 
-    def add_dealt(self, opening: Opening, mine: Shares | None, held: Shares | None = None) -> Shares | None:
+    def add_dealt(self, opening: SumOpening, mine: Shares | None, held: Shares | None = None) -> Shares | None:
         """At a seat, what all owners dealt for an opening, and what it held already."""
         me, shape = self.summing, (opening.stop - opening.start,)
-        if not me.hand.seated:
+        if not me.engine.has_seat:
             return None
         with me.meter.phase("receive"):
             dealt = [me.dealt_by(owner, shape, mine) for owner in self.task.dealers]
-            return me.hand.add(dealt if held is None else [held, *dealt])
+            return me.engine.add(dealt if held is None else [held, *dealt])
 
-    def open(self, opening: Opening, total: Shares | None) -> NDArray[np.int64]:
+    def open(self, opening: SumOpening, total: Shares | None) -> NDArray[np.int64]:
         """Open it, after what it rests on was checked; who may not know the numbers gets zeros."""
         me, task, found = self.summing, self.task, np.zeros(opening.stop - opening.start, dtype=np.int64)
-        if me.hand.active and me.hand.seated:
+        if me.engine.active and me.engine.has_seat:
             with me.meter.phase("check"):
-                me.hand.settle()  # proofs hold, and what was dealt last is consistent, before spare shares are compared
+                me.engine.settle()  # proofs hold, and what was dealt last is consistent, before spare shares are compared
         for event, which in opening.events:
             part, shape = None if total is None else Shares(total.values[:, which], total.degree), found[which].shape
             with me.meter.phase("open"):
@@ -153,7 +160,7 @@ class CommitteeEngine:
                     part, to=task.everyone, event=event, shape=shape, bound=task.bound, degree=task.opened_degree
                 )
             if me.name in task.everyone:
-                found[which] = me.entitled(values).astype(np.int64)
+                found[which] = me.require_opened(values).astype(np.int64)
         return found
 
 
@@ -161,18 +168,18 @@ class JointSumPrograms:
     """The programs of one kind of joint sum, which ``declare`` makes of a public task and ``engine`` computes."""
 
     def __init__(
-        self, declare: type[JointSum[Any]], engine: Callable[[Role, Role, JointSum[Any]], Engine] = CommitteeEngine
+        self, declare: type[JointSum[Any]], engine: Callable[[Role, Role, JointSum[Any]], SumEngine] = CommitteeEngine
     ) -> None:
         self.declare, self.engine = declare, engine
 
     def owner(self, me: Owner, table: Any, task: JointSumTask) -> Any:
         """An owner's program: draw noise, add rows up, release the sums."""
-        noise, summing = self.own_noise(me, task, table), over_sums(me, task)
+        noise, summing = self.own_noise(me, task, table), use_sum_arithmetic(me, task)
         return self.release(summing, self.sum_rows(me, summing, task, table), task, noise)
 
     def coordinator(self, me: Coordinator, task: JointSumTask) -> Any:
         """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-        summing = over_sums(me, task)
+        summing = use_sum_arithmetic(me, task)
         return self.release(summing, self.sum_rows(me, summing, task), task)
 
     def own_noise(self, me: Owner, task: JointSumTask, table: Any = None) -> NDArray[np.int64] | None:
@@ -185,14 +192,14 @@ class JointSumPrograms:
 
     def sum_rows(
         self, me: Role, summing: Role, task: JointSumTask, table: Rows | None = None, *, part: bool = False
-    ) -> Sums:
+    ) -> PartialSums:
         """All rows, dealt, multiplied and forgotten; with ``part`` these are some of the rows.
 
         ``summing`` is the same participant as ``me`` in the arithmetic of sums.
         """
         return self.engine(me, summing, self.declare(task)).sum_rows(table, part=part)
 
-    def release(self, me: Role, sums: Sums, task: JointSumTask, noise: NDArray[np.int64] | None = None) -> Any:
+    def release(self, me: Role, sums: PartialSums, task: JointSumTask, noise: NDArray[np.int64] | None = None) -> Any:
         """Add every owner's noise to the sums and open them, once; ``me`` computes in the arithmetic of sums."""
         declared = self.declare(task)
         opened = self.engine(me, me, declared).release(sums, noise)

@@ -6,7 +6,7 @@ The seats multiply the bits, two at a time, and what a kind multiplies by that f
 Where participants may deviate, products are checked before anything is opened. Rows are dealt and multiplied as ever,
 and the seats claim that what they make row by row are products. After some blocks of rows, a *window*, they lower the
 degree of all sums and claim that these are the inner products of the window's rows; a coin says which combinations of
-columns they keep. Many windows are settled at once (:mod:`colonnade.mpc.verify`). What is opened is the sum of all
+columns they keep. Many windows are settled at once (:mod:`colonnade.mpc.verification`). What is opened is the sum of all
 windows, and what owners deal at the end.
 """
 
@@ -17,26 +17,26 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.mpc import Hand, Shares, beside
-from colonnade.mpc.parts import around, on_polynomial
+from colonnade.mpc import ShareEngine, Shares, concatenate_columns
+from colonnade.mpc.replicated_sharing import neighbours, to_polynomial_share
 from colonnade.mpc.residues import Residues
-from colonnade.mpc.verify.outer import OuterProducts
+from colonnade.mpc.verification.claims import OuterProductClaim
+from colonnade.protocols.joint_sum.declaration import FLAG, MADE, ONES, InnerProduct, JointSum, ProductStep, Side
 from colonnade.protocols.roles import Role
-from colonnade.protocols.sums import FLAG, MADE, ONES, JointSum, Product, Side, Step
 
 _AT_ONCE = 1 << 22
 """Sums whose degree is lowered at a time."""
 Sources = dict[int, Shares]
 
 
-class Seat:
+class SumSeat:
     """Takes in one block of rows after the other; nothing is left of it but sums."""
 
     def __init__(self, me: Role, wide: Role, declared: JointSum[Any]) -> None:
-        self.me, self.wide, self.declared, self.hand = me, wide, declared, me.hand
+        self.me, self.wide, self.declared, self.hand = me, wide, declared, me.engine
         self.task, self.circuit = declared.task, declared.circuit
         self.sums = self._no_sums()
-        self.batches = batches(self.circuit.products)
+        self.batches = group_products(self.circuit.products)
 
     def _no_sums(self) -> list[Residues]:
         primes = len(self.hand.system.primes)
@@ -56,7 +56,7 @@ class Seat:
         """Add some products; those of columns as they were dealt are taken at once, as each block is read once."""
         some = self.circuit.products[start:stop]
         sides = [(self._gather(sources, one.left), self._gather(sources, one.right)) for one in some]
-        for total, product in zip(self.sums[start:stop], self.hand.inners(sides), strict=True):
+        for total, product in zip(self.sums[start:stop], self.hand.inner_products(sides), strict=True):
             total += product.values
             self.hand.system.reduce(total)
 
@@ -70,41 +70,41 @@ class Seat:
             sources[number] = self._dealt_by(self.task.owners[number], (rows, width + hidden), mine)
         if hidden:
             own = self.circuit.widths.items()
-            bits = beside(*(sources[number].columns(slice(width, None)) for number, width in own))
+            bits = concatenate_columns(*(sources[number].columns(slice(width, None)) for number, width in own))
             sources |= {number: sources[number].columns(slice(0, width)) for number, width in own}
             with self.me.meter.phase("match"):
-                sources[FLAG] = held_by_all(self.hand, bits)
+                sources[FLAG] = multiply_bits(self.hand, bits)
         return sources
 
     def _dealt_by(self, owner: str, shape: tuple[int, int], mine: Shares | None) -> Shares:
         return self.me.dealt_by(owner, shape, mine)
 
-    def _make(self, step: Step, sources: Sources) -> Shares:
+    def _make(self, step: ProductStep, sources: Sources) -> Shares:
         found = [self._gather(sources, step.first)] if step.first else []
         if step.factors:
             found.append(self._outer(sources, step.factors, lowered=step.lowered))
         elif step.groups:
             found.append(self._level(sources[MADE], step.groups, lowered=step.lowered))
-        return beside(*found)
+        return concatenate_columns(*found)
 
     def _gather(self, sources: Sources, side: Side) -> Shares:
         """Columns side by side."""
-        return beside(*parts_of(sources, side))
+        return concatenate_columns(*select_columns(sources, side))
 
     def _outer(self, sources: Sources, factors: Sequence[tuple[Side, Side]], *, lowered: bool) -> Shares:
         """Every one of some columns times every one of the columns beside them, which count fastest."""
-        pairs = [(parts_of(sources, left), self._gather(sources, right)) for left, right in factors]
+        pairs = [(select_columns(sources, left), self._gather(sources, right)) for left, right in factors]
         with self.me.meter.phase("multiply"):
-            found = beside(*(self._times(columns, other) for columns, other in pairs))
+            found = concatenate_columns(*(self._times(columns, other) for columns, other in pairs))
         if not lowered:
             return found
         with self.me.meter.phase("lower degree"):
-            found = self.hand.lower(found)
+            found = self.hand.reduce_degree(found)
         if self.hand.active:
             start = 0
             for columns, other in pairs:
                 stop = start + other.shape[1] * sum(column.shape[1] for column in columns)
-                self.hand.claims.combined(OuterProducts(columns, other, found.columns(slice(start, stop))))
+                self.hand.claims.add_product(OuterProductClaim(columns, other, found.columns(slice(start, stop))))
                 start = stop
         return found
 
@@ -134,7 +134,7 @@ class Seat:
         if not lowered:
             return product
         with self.me.meter.phase("lower degree"):
-            return self.hand.lower(product)
+            return self.hand.reduce_degree(product)
 
     # --- sums
 
@@ -147,7 +147,7 @@ class Seat:
         return Shares(self.declared.collect(self.hand.system, self.sums), self.task.opened_degree)
 
 
-class CheckedSeat(Seat):
+class CheckedSumSeat(SumSeat):
     """The same where participants may deviate: what it keeps of the open window, and the sums of all closed ones.
 
     Rows are dealt to ``wide``, modulo as many primes as proofs need; ``me`` is the same participant with fewer.
@@ -156,9 +156,9 @@ class CheckedSeat(Seat):
     def __init__(self, me: Role, wide: Role, declared: JointSum[Any]) -> None:
         super().__init__(me, wide, declared)
         self.own = self.circuit.own_windows or {}
-        primes, degree = len(me.hand.system.primes), me.hand.committee.threshold
+        primes, degree = len(me.engine.system.primes), me.engine.committee.threshold
         none = [Shares(np.zeros((primes, count)), degree) for count in self.own.values()]
-        nothing = declared.window(me.hand.system, [Shares(one, degree) for one in self._no_sums()], none, 0)
+        nothing = declared.window(me.engine.system, [Shares(one, degree) for one in self._no_sums()], none, 0)
         self.closed = [one.values for one in nothing]
         self._begin()
 
@@ -175,7 +175,7 @@ class CheckedSeat(Seat):
     def _dealt_by(self, owner: str, shape: tuple[int, int], mine: Shares | None) -> Shares:
         dealt = self.wide.dealt_by(owner, shape, mine)
         if owner in self.proven:
-            values = self.declared.proof_rows(owner, dealt.values, self.wide.hand.system.reduce)
+            values = self.declared.proof_rows(owner, dealt.values, self.wide.engine.system.reduce)
             self.proven[owner].append(Shares(values, dealt.degree))
         return Shares(dealt.values[: len(self.hand.system.primes)], dealt.degree)
 
@@ -189,27 +189,29 @@ class CheckedSeat(Seat):
         super().multiply(rows, mine)
         sources = self.blocks[-1]
         for sides in self.circuit.dealt_products if self.task.proven else ():
-            columns, other, product = (parts_of(sources, side) for side in sides)
-            self.hand.claims.combined(OuterProducts(columns, beside(*other), beside(*product)))
+            columns, other, product = (select_columns(sources, side) for side in sides)
+            self.hand.claims.add_product(
+                OuterProductClaim(columns, concatenate_columns(*other), concatenate_columns(*product))
+            )
 
     def close(self, mine: Shares | None) -> None:
         """Claim of the window that its sums are those of its products, and settle what is too much to keep."""
-        hand, rows = self.hand, self.wide.hand.claims
+        hand, rows = self.hand, self.wide.engine.claims
         dealt = [self.me.dealt_by(self.task.owners[number], (count,), mine) for number, count in self.own.items()]
         with self.me.meter.phase("lower degree"):
             lowered = self._lowered()
         found = self.declared.window(hand.system, lowered, dealt, sum(self.sizes))
         with self.me.meter.phase("check"):
             for left, right, together in self.declared.claims:
-                lefts = [parts_of(block, left) for block in self.blocks]
-                rights = lefts if left is right else [parts_of(block, right) for block in self.blocks]
+                lefts = [select_columns(block, left) for block in self.blocks]
+                rights = lefts if left is right else [select_columns(block, right) for block in self.blocks]
                 side_by_side = 1 if len(together) > 1 and left != self.circuit.products[together[0]].left else 2
                 product = np.concatenate([found[index].values for index in together], axis=side_by_side)
                 hand.claims.inner(lefts, rights, Shares(product, hand.committee.threshold))
-            if not hand.claims.ask() or rows.full:
+            if not hand.claims.ask() or rows.is_full:
                 if hand.committee.spare:
                     rows.settle()  # whether products of rows fail may tell something, if these are no rows
-                rows.relieve()
+                rows.settle_if_full()
                 hand.claims.settle()
         for total, sums in zip(self.closed, found, strict=True):
             total += sums.values
@@ -225,7 +227,7 @@ class CheckedSeat(Seat):
         flat = np.concatenate([one.reshape(len(one), -1) for one in self.sums], axis=1)
         for start in range(0, flat.shape[1], _AT_ONCE):
             here = flat[:, start : start + _AT_ONCE]
-            here[...] = self.hand.lower(Shares(here, 2 * threshold)).values
+            here[...] = self.hand.reduce_degree(Shares(here, 2 * threshold)).values
         parts = np.split(flat, np.cumsum([one[0].size for one in self.sums])[:-1], axis=1)
         return [Shares(part.reshape(one.shape), threshold) for part, one in zip(parts, self.sums, strict=True)]
 
@@ -235,7 +237,7 @@ class CheckedSeat(Seat):
         return Shares(self.declared.collect(self.hand.system, self.closed), self.task.opened_degree)
 
 
-class PartedSeat(Seat):
+class ReplicatedSumSeat(SumSeat):
     """The same by three seats that follow the protocol, where every owner has a seat: rows are dealt in parts.
 
     What a participant deals and sends has the same form as on polynomials. A seat holds U of the owner before it and V
@@ -251,8 +253,8 @@ class PartedSeat(Seat):
             widths = {owners[number]: width for number, width in self.circuit.widths.items()}
             parts = {owner: me.dealt_by(owner, (rows, width), mine).values for owner, width in widths.items()}
         with me.meter.phase("multiply"):
-            before, after = around(me.hand.committee, me.name)
-            own = me.hand.parted if me.name in parts else None
+            before, after = neighbours(me.engine.committee, me.name)
+            own = me.engine.replicated_secret if me.name in parts else None
             due: list[tuple[str, Residues, str, Residues]] = []
             if own is not None and after in parts:
                 due.append((me.name, parts[me.name], after, parts[after]))
@@ -269,7 +271,7 @@ class PartedSeat(Seat):
         sides = [
             (order(a), order(b), x, y) if order(a) < order(b) else (order(b), order(a), y, x) for a, x, b, y in due
         ]
-        for (a, b, _, _), product in zip(sides, system.inners([(x, y) for _, _, x, y in sides]), strict=True):
+        for (a, b, _, _), product in zip(sides, system.inner_products([(x, y) for _, _, x, y in sides]), strict=True):
             total = self.sums[places[a, b]]
             total += product
             system.reduce(total)
@@ -278,10 +280,12 @@ class PartedSeat(Seat):
     def total(self) -> Shares:
         """This seat's part of the products, as its share in a polynomial."""
         system, point = self.hand.system, self.hand.committee.point(self.me.name)
-        return Shares(on_polynomial(system, self.declared.collect(system, self.sums), point), self.task.opened_degree)
+        return Shares(
+            to_polynomial_share(system, self.declared.collect(system, self.sums), point), self.task.opened_degree
+        )
 
 
-def parts_of(sources: Sources, side: Side) -> list[Shares]:
+def select_columns(sources: Sources, side: Side) -> list[Shares]:
     """Columns of several sources, without copies where they stand next to each other."""
     return [
         sources[number].columns(slice(here.start, here.stop) if isinstance(here, range) else here)
@@ -289,27 +293,27 @@ def parts_of(sources: Sources, side: Side) -> list[Shares]:
     ]
 
 
-def _as_dealt(product: Product) -> bool:
+def _needs_no_copy(product: InnerProduct) -> bool:
     """Whether nothing must be copied to multiply."""
     return all(len(side) == 1 and isinstance(side[0][1], range) for side in (product.left, product.right))
 
 
-def batches(products: Sequence[Product]) -> list[tuple[int, int]]:
+def group_products(products: Sequence[InnerProduct]) -> list[tuple[int, int]]:
     """Runs of products: where columns must be copied side by side, there is memory for one product at a time."""
     found = [(0, 0)]
     for index, product in enumerate(products):
         begin, end = found[-1]
-        if end and _as_dealt(product) and _as_dealt(products[begin]):
+        if end and _needs_no_copy(product) and _needs_no_copy(products[begin]):
             found[-1] = (begin, index + 1)
         else:
             found.append((index, index + 1))
     return found[1:]
 
 
-def held_by_all(hand: Hand, bits: Shares) -> Shares:
+def multiply_bits(hand: ShareEngine, bits: Shares) -> Shares:
     """The product of all columns: multiply one half of them by the other half until one column is left."""
     while (count := bits.shape[1]) > 1:
         half = count // 2
         pairs = hand.product(bits.columns(slice(0, half)), bits.columns(slice(half, 2 * half)))
-        bits = beside(pairs, bits.columns(slice(2 * half, count)))
+        bits = concatenate_columns(pairs, bits.columns(slice(2 * half, count)))
     return bits

@@ -5,8 +5,8 @@ under its next attempt, as they come. Every participant begins them in this orde
 oldest lane that is not settled has, or will get, a worker of everybody: nothing waits forever. A lane is kept when all
 participants have said that they hold its result. One that says that it lost the lane is enough for another attempt.
 
-Nothing here sends or waits. :class:`Arbiter` takes what participants say and gives orders, the same to all of them.
-:class:`Followed` is what each of them has been ordered so far; it refuses orders that do not fit.
+Nothing here sends or waits. :class:`LaneArbiter` takes what participants say and gives orders, the same to all of them.
+:class:`LaneFollower` is what each of them has been ordered so far; it refuses orders that do not fit.
 """
 
 from __future__ import annotations
@@ -30,50 +30,50 @@ _FAILING = 4
 
 
 @dataclass(frozen=True, order=True)
-class Lane:
+class LaneAttempt:
     """One run of one partition; attempts are counted from 1."""
 
     partition: int
     attempt: int = 1
 
     @property
-    def again(self) -> Lane:
+    def again(self) -> LaneAttempt:
         """The next run of this partition."""
-        return Lane(self.partition, self.attempt + 1)
+        return LaneAttempt(self.partition, self.attempt + 1)
 
     def __str__(self) -> str:
         return f"lane {self.partition}-{self.attempt}"
 
 
 @dataclass(frozen=True)
-class Meet:
+class MeetOrder:
     """Everybody has a worker for this lane: they meet at this hub, each as it was introduced."""
 
-    lane: Lane
+    lane: LaneAttempt
     hub: int
     introductions: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeepOrder:
     """Everybody holds the result of this lane."""
 
-    lane: Lane
+    lane: LaneAttempt
 
 
 @dataclass(frozen=True)
-class Again:
+class RepeatOrder:
     """The run before this one was lost, so everybody gives it up; this one is now the last in the sequence."""
 
-    lane: Lane
+    lane: LaneAttempt
 
 
 @dataclass(frozen=True)
-class Over:
+class EndOrder:
     """A lane of every partition was kept."""
 
 
-Order = Meet | Kept | Again | Over
+LaneOrder = MeetOrder | KeepOrder | RepeatOrder | EndOrder
 
 
 @dataclass
@@ -87,14 +87,14 @@ class _Run:
     """Where it meets, once it does."""
 
 
-class Arbiter:
+class LaneArbiter:
     """The coordinator's side; ``participants`` are all who have a worker in a lane, itself among them."""
 
     def __init__(self, participants: Sequence[str], partitions: int, hubs: int = 1) -> None:
         check_count(partitions)
         self._participants, self._partitions, self._hubs = tuple(participants), partitions, hubs
         self._attempts = [1] * partitions
-        self._runs: dict[Lane, _Run] = {}
+        self._runs: dict[LaneAttempt, _Run] = {}
         self._kept: dict[int, int] = {}
         self._lost = 0
         self._failing: Counter[int] = Counter()
@@ -109,7 +109,7 @@ class Arbiter:
         """The attempt that is kept of each partition that is settled."""
         return self._kept
 
-    def here(self, who: str, lane: Lane, introduction: bytes) -> list[Order]:
+    def here(self, who: str, lane: LaneAttempt, introduction: bytes) -> list[LaneOrder]:
         """A participant has a worker for a lane."""
         run = self._run(who, lane)
         if who in run.here:
@@ -118,9 +118,9 @@ class Arbiter:
         if not self._current(lane) or len(run.here) < len(self._participants):
             return []
         run.hub = self._hub(lane)
-        return [Meet(lane, run.hub, {name: run.here[name] for name in self._participants})]
+        return [MeetOrder(lane, run.hub, {name: run.here[name] for name in self._participants})]
 
-    def done(self, who: str, lane: Lane, rows: int) -> list[Order]:
+    def done(self, who: str, lane: LaneAttempt, rows: int) -> list[LaneOrder]:
         """A participant holds the result of a lane, of so many rows."""
         run = self._run(who, lane)
         if run.hub is None:
@@ -136,9 +136,9 @@ class Arbiter:
         self._kept[lane.partition] = lane.attempt
         self._failing[run.hub] = 0
         del self._runs[lane]
-        return [Kept(lane), Over()] if self.over else [Kept(lane)]
+        return [KeepOrder(lane), EndOrder()] if self.over else [KeepOrder(lane)]
 
-    def lost(self, who: str, lane: Lane) -> list[Order]:
+    def lost(self, who: str, lane: LaneAttempt) -> list[LaneOrder]:
         """A participant has lost a lane: a worker, or the way to somebody."""
         run = self._run(who, lane)
         run.lost.add(who)
@@ -149,9 +149,9 @@ class Arbiter:
             self._failing[run.hub] += 1
         check_attempts(lane, self._lost)
         self._attempts[lane.partition] += 1
-        return [Again(lane.again)]
+        return [RepeatOrder(lane.again)]
 
-    def _run(self, who: str, lane: Lane) -> _Run:
+    def _run(self, who: str, lane: LaneAttempt) -> _Run:
         """What was said about a lane, if this participant has something to say about it."""
         if who not in self._participants:
             raise ProtocolError(f"{who} has no part in lanes [MS026]")
@@ -165,25 +165,25 @@ class Arbiter:
             raise _twice(who)
         return run
 
-    def _current(self, lane: Lane) -> bool:
+    def _current(self, lane: LaneAttempt) -> bool:
         """Whether it can still be kept; what is said about others has crossed an order on its way."""
         return self._attempts[lane.partition] == lane.attempt
 
-    def _hub(self, lane: Lane) -> int:
+    def _hub(self, lane: LaneAttempt) -> int:
         """Lanes go round; a hub that loses one after the other is left out while another works."""
         working = [hub for hub in range(self._hubs) if self._failing[hub] < _FAILING] or list(range(self._hubs))
         return working[(lane.partition + lane.attempt - 1) % len(working)]
 
 
-class Followed:
+class LaneFollower:
     """What one participant has been ordered, and what it has said itself."""
 
     def __init__(self, partitions: int) -> None:
         check_count(partitions)
         self._attempts = [1] * partitions
-        self._here: set[Lane] = set()
-        self._met: set[Lane] = set()
-        self._done: set[Lane] = set()
+        self._here: set[LaneAttempt] = set()
+        self._met: set[LaneAttempt] = set()
+        self._done: set[LaneAttempt] = set()
         self._kept: dict[int, int] = {}
         self._lost = 0
 
@@ -192,35 +192,35 @@ class Followed:
         """The attempt that is kept of each partition that is settled."""
         return self._kept
 
-    def current(self, lane: Lane) -> bool:
+    def current(self, lane: LaneAttempt) -> bool:
         """Whether this is a lane that can still be kept."""
         return lane.partition not in self._kept and self._attempts[lane.partition] == lane.attempt
 
-    def here(self, lane: Lane) -> None:
+    def here(self, lane: LaneAttempt) -> None:
         """This participant says that it is here."""
         self._here.add(lane)
 
-    def done(self, lane: Lane) -> None:
+    def done(self, lane: LaneAttempt) -> None:
         """This participant says that it holds the result."""
         self._done.add(lane)
 
-    def obey(self, order: Order) -> None:
+    def obey(self, order: LaneOrder) -> None:
         """Take an order down, or refuse it in the name of the coordinator."""
-        if isinstance(order, Over):
+        if isinstance(order, EndOrder):
             if len(self._kept) < len(self._attempts):
                 raise _not_due("ended before a lane of every partition was kept [MS028]")
             return
         lane = order.lane
         if not 0 <= lane.partition < len(self._attempts):
             raise _not_due("spoke of a lane that there is not [MS029]")
-        if isinstance(order, Again):
+        if isinstance(order, RepeatOrder):
             if lane.partition in self._kept or lane.attempt != self._attempts[lane.partition] + 1:
                 raise _not_due("asked for a lane again that was not lost [MS030]")
             self._lost += 1
-            check_attempts(Lane(lane.partition, lane.attempt - 1), self._lost)
-            self._forget(Lane(lane.partition, lane.attempt - 1))
+            check_attempts(LaneAttempt(lane.partition, lane.attempt - 1), self._lost)
+            self._forget(LaneAttempt(lane.partition, lane.attempt - 1))
             self._attempts[lane.partition] = lane.attempt
-        elif isinstance(order, Meet):
+        elif isinstance(order, MeetOrder):
             if lane not in self._here or lane in self._met or not self.current(lane):
                 raise _not_due("called to a lane that this participant is not ready for [MS031]")
             self._met.add(lane)
@@ -230,12 +230,12 @@ class Followed:
             self._kept[lane.partition] = lane.attempt
             self._forget(lane)
 
-    def _forget(self, lane: Lane) -> None:
+    def _forget(self, lane: LaneAttempt) -> None:
         for said in (self._here, self._met, self._done):
             said.discard(lane)
 
 
-def check_attempts(lane: Lane, lost: int) -> None:
+def check_attempts(lane: LaneAttempt, lost: int) -> None:
     """Refuse to lose this lane too, if so many were lost then."""
     if lane.attempt >= MOST_ATTEMPTS:
         raise PeerLost(

@@ -17,31 +17,31 @@ from colonnade.mpc import Committee
 from colonnade.privacy import Trust
 from colonnade.privacy.events import Event
 from colonnade.protocols import align
-from colonnade.protocols.align import Aligning
-from colonnade.protocols.lanes.arbiter import Lane
-from colonnade.protocols.on_shares import OnShares
+from colonnade.protocols.align import AlignmentTask
+from colonnade.protocols.committee_task import CommitteeTask
+from colonnade.protocols.joint_sum.declaration import PartialSums, use_sum_arithmetic
+from colonnade.protocols.lanes.arbiter import LaneAttempt
 from colonnade.protocols.roles import COORDINATOR, Progress, Role, silent
 from colonnade.protocols.rows import Rows, check_count
-from colonnade.protocols.session import Place, Played, play
-from colonnade.protocols.sums import Sums, over_sums
-from colonnade.protocols.task import Playable, Priced, Programs
+from colonnade.protocols.session import RunResult, SessionEndpoint, run_role
+from colonnade.protocols.task import PricedTask, RunnableTask, TaskPrograms
 from colonnade.tables import Table
 
 
 @dataclass(frozen=True)
-class Laned:
+class LanePlan:
     """A study in lanes, as all participants know it: its task, its alignment, and the digest of what they agreed to."""
 
-    task: OnShares
-    aligning: Aligning
+    task: CommitteeTask
+    aligning: AlignmentTask
     run: bytes
     hubs: int = 1
 
     def __post_init__(self) -> None:
-        if (why := why_not(self.task)) is not None:
+        if (why := why_no_lanes(self.task)) is not None:
             raise StudyError(f"this study cannot be done in lanes: it {why} [ST455]")
         if self.aligning.hidden and self.aligning.pad_to is not None:
-            slots = self.partitions * len(self.task.owners) * self.aligning.listed(0)
+            slots = self.partitions * len(self.task.owners) * self.aligning.listed_length(0)
             check_count(slots, self.task, hidden=True)
 
     @property
@@ -54,12 +54,12 @@ class Laned:
         """Who has a worker in every lane."""
         return (*self.task.owners, COORDINATOR)
 
-    def run_of(self, lane: Lane) -> bytes:
+    def run_of(self, lane: LaneAttempt) -> bytes:
         """What is agreed on of one lane, so that messages of another are no messages of this one."""
         return hashlib.sha256(self.run + f" {lane}".encode()).digest()
 
 
-def why_not(task: Priced) -> str | None:
+def why_no_lanes(task: PricedTask) -> str | None:
     """Why a task cannot be done in lanes, as the end of a sentence; ``None``: it can."""
     if task.why_not_lanes is not None:
         return task.why_not_lanes
@@ -74,7 +74,7 @@ def why_not(task: Priced) -> str | None:
 
 
 @dataclass(frozen=True)
-class LaneTask(Playable):
+class LaneTask(RunnableTask):
     """What the session of a lane needs: the same participants and arithmetic, and nothing that may be revealed."""
 
     trust: Trust
@@ -82,7 +82,7 @@ class LaneTask(Playable):
     aligns, goes_on_without = True, False
 
     @classmethod
-    def of(cls, task: OnShares) -> LaneTask:
+    def of(cls, task: CommitteeTask) -> LaneTask:
         """That of one of the lanes of a task."""
         return cls(task.trust, task.committee)
 
@@ -98,7 +98,7 @@ class LaneTask(Playable):
 
 
 @dataclass(frozen=True)
-class Part:
+class LanePart:
     """An owner's part of one partition: its rows with their keys, and how many keys it has in all partitions.
 
     ``summands`` makes of aligned rows what is added up.
@@ -109,28 +109,28 @@ class Part:
     summands: Callable[[Table], Rows]
 
 
-def play_lane(
-    place: Place,
-    laned: Laned,
-    lane: Lane,
-    programs: Programs,
-    part: Part | None = None,
+def run_lane(
+    place: SessionEndpoint,
+    laned: LanePlan,
+    lane: LaneAttempt,
+    programs: TaskPrograms,
+    part: LanePart | None = None,
     progress: Progress = silent,
     *,
     wait: float | None = None,
-) -> Played[Sums]:
+) -> RunResult[PartialSums]:
     """Play one participant's side of a lane; the coordinator has no part of a table."""
     if (part is None) != (place.name == COORDINATOR):
         raise ValueError("owners have a part of a table in every lane, and the coordinator has none [VA136]")
 
-    def program(me: Any) -> Sums:
+    def program(me: Any) -> PartialSums:
         rows = _aligned(me, laned, lane, part)
-        summing = over_sums(me, laned.task)
-        sums: Sums = programs.sum_rows(me, summing, laned.task, rows, part=True)
+        summing = use_sum_arithmetic(me, laned.task)
+        sums: PartialSums = programs.sum_rows(me, summing, laned.task, rows, part=True)
         _settle(summing)
         return sums
 
-    return play(place, LaneTask.of(laned.task), program, progress, wait=wait)
+    return run_role(place, LaneTask.of(laned.task), program, progress, wait=wait)
 
 
 def is_loss(error: BaseException) -> bool:
@@ -138,7 +138,7 @@ def is_loss(error: BaseException) -> bool:
     return isinstance(error, PeerLost | PeerStopped | ConnectError)
 
 
-def _aligned(me: Any, laned: Laned, lane: Lane, part: Part | None) -> Rows | None:
+def _aligned(me: Any, laned: LanePlan, lane: LaneAttempt, part: LanePart | None) -> Rows | None:
     """The rows of the people of this partition whom all owners hold, or at their slots."""
     with me.meter.phase("align"):
         if part is None:
@@ -154,6 +154,6 @@ def _aligned(me: Any, laned: Laned, lane: Lane, part: Part | None) -> Rows | Non
 
 def _settle(me: Role) -> None:
     """Check everything that was claimed: nothing of a lane is left to be checked when it counts."""
-    if me.hand.active and me.hand.seated:
+    if me.engine.active and me.engine.has_seat:
         with me.meter.phase("check"):
-            me.hand.settle()
+            me.engine.settle()

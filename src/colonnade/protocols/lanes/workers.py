@@ -1,4 +1,4 @@
-"""A head's own side of lanes: which lanes its workers have, which results it holds, and the sum of those that count."""
+"""The workers of a participant's lanes: the events that they tell, and which of their sums count."""
 
 from __future__ import annotations
 
@@ -6,44 +6,116 @@ import hashlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from colonnade.errors import ColonnadeError, ProtocolError
-from colonnade.mpc import Hand
-from colonnade.protocols.lanes.arbiter import Again, Followed, Kept, Lane, Meet, Order
-from colonnade.protocols.lanes.crew import Closed, Crew, Event, Failed, Free, Here, Lost
-from colonnade.protocols.lanes.vocabulary import LONGEST_INTRODUCTION
+from colonnade.mpc import ShareEngine
+from colonnade.protocols.joint_sum.declaration import PartialSums, add_partial_sums
+from colonnade.protocols.lanes.arbiter import KeepOrder, LaneAttempt, LaneFollower, LaneOrder, MeetOrder, RepeatOrder
+from colonnade.protocols.lanes.messages import LONGEST_INTRODUCTION
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.sums import Sums, together
 
 
 @dataclass(frozen=True)
-class Said:
+class WorkerFree:
+    """So many more workers have nothing to do."""
+
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class LaneWorkerReady:
+    """A worker took a lane; the others know it by this introduction."""
+
+    lane: LaneAttempt
+    introduction: bytes
+
+
+@dataclass(frozen=True)
+class WorkerDone:
+    """A worker has the result of a lane."""
+
+    lane: LaneAttempt
+    sums: PartialSums
+
+
+@dataclass(frozen=True)
+class WorkerLost:
+    """A worker was lost in a lane, or lost somebody else in it: the lane may be run again."""
+
+    lane: LaneAttempt
+
+
+@dataclass(frozen=True)
+class WorkerFailed:
+    """Something else went wrong in a lane, so the study ends."""
+
+    lane: LaneAttempt
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class CrewClosed:
+    """There will be no more events."""
+
+
+CrewEvent = WorkerFree | LaneWorkerReady | WorkerDone | WorkerLost | WorkerFailed | CrewClosed
+
+
+class WorkerCrew(Protocol):
+    """All workers of one participant. One thread waits in :meth:`event`, another calls the rest."""
+
+    def begin(self, lane: LaneAttempt) -> None:
+        """Give a free worker this lane; ``LaneWorkerReady`` follows, or ``WorkerLost``."""
+
+    def meet(self, lane: LaneAttempt, hub: int, introductions: Mapping[str, bytes]) -> None:
+        """Let its worker meet those of all others at this hub; ``WorkerDone``, ``WorkerLost`` or ``WorkerFailed`` follows."""
+
+    def give_up(self, lane: LaneAttempt) -> None:
+        """Stop its worker's part at once, if it has any; the lane is of no interest any more.
+
+        A worker that only waited to meet is then ``WorkerFree``. An event of the lane may still come. It counts only if it is
+        ``WorkerFailed`` with an error that Colonnade raises on purpose: what a check has found, it has found.
+        """
+
+    def event(self) -> CrewEvent:
+        """The next event; waits for it. A worker that has ended a lane, in whichever way, is then ``WorkerFree`` again.
+
+        One that is dead never is. When none is left, and none will come, this raises an error, which ends the study:
+        the other participants hear signs of life of the head and would wait forever.
+        """
+
+    def close(self) -> None:
+        """Stop all workers; :meth:`event` gives ``CrewClosed`` after what it had before, also to whoever waits in it."""
+
+
+@dataclass(frozen=True)
+class LaneReport:
     """What a participant says of a lane."""
 
     what: Literal["here", "done", "lost"]
-    lane: Lane
+    lane: LaneAttempt
     rows: int = 0
     worker: bytes = b""
 
 
-class Workers:
+class LaneWorkers:
     """One head, without its links: events of its crew become words about lanes, and orders become tasks of its crew.
 
     ``hand`` is its hand in the arithmetic of sums.
     """
 
-    def __init__(self, crew: Crew, hand: Hand, partitions: int) -> None:
+    def __init__(self, crew: WorkerCrew, hand: ShareEngine, partitions: int) -> None:
         self._crew, self._hand, self._partitions = crew, hand, partitions
-        self._followed = Followed(partitions)
-        self._waiting = deque(Lane(partition) for partition in range(partitions))
-        self._begun: set[Lane] = set()
-        self._ended: set[Lane] = set()
-        self._held: dict[Lane, Sums] = {}
-        self._introduced: dict[Lane, bytes] = {}
-        self._met: dict[Lane, bytes] = {}
+        self._followed = LaneFollower(partitions)
+        self._waiting = deque(LaneAttempt(partition) for partition in range(partitions))
+        self._begun: set[LaneAttempt] = set()
+        self._ended: set[LaneAttempt] = set()
+        self._held: dict[LaneAttempt, PartialSums] = {}
+        self._introduced: dict[LaneAttempt, bytes] = {}
+        self._met: dict[LaneAttempt, bytes] = {}
         self._kept_with: dict[int, bytes] = {}
-        self._total: Sums | None = None
+        self._total: PartialSums | None = None
         self._free = 0
 
     @property
@@ -58,7 +130,7 @@ class Workers:
         return b"".join(part.to_bytes(4, "little") + bytes([run]) + self._kept_with[part] for part, run in kept)
 
     @property
-    def total(self) -> Sums:
+    def total(self) -> PartialSums:
         """The sum of all lanes."""
         if self._total is None or len(self.kept) < self._partitions:
             raise ValueError("lanes are added up when all of them are kept [VA138]")
@@ -69,51 +141,51 @@ class Workers:
         """The rows, or slots, of all lanes that are kept so far."""
         return 0 if self._total is None else self._total.rows
 
-    def heard(self, event: Event) -> list[Said]:
+    def handle_event(self, event: CrewEvent) -> list[LaneReport]:
         """What this participant has to say when its crew tells it something."""
-        if isinstance(event, Failed):
+        if isinstance(event, WorkerFailed):
             if event.lane in self._begun or isinstance(event.error, ColonnadeError):
                 raise event.error
             return []  # its worker was stopped in the middle of something, and any call of its may have failed
-        if isinstance(event, Closed):
+        if isinstance(event, CrewClosed):
             raise RuntimeError("the workers stopped before all lanes were kept")
-        if isinstance(event, Free):
+        if isinstance(event, WorkerFree):
             self._free += event.count
             self._serve()
             return []
         lane = event.lane
         if lane not in self._begun or lane in self._ended:
             return []  # it was given up meanwhile
-        if isinstance(event, Here):
+        if isinstance(event, LaneWorkerReady):
             if len(event.introduction) > LONGEST_INTRODUCTION:
                 raise ValueError("the introduction of a worker is too long [VA139]")
             self._followed.here(lane)
             self._introduced[lane] = event.introduction
-            return [Said("here", lane, worker=event.introduction)]
+            return [LaneReport("here", lane, worker=event.introduction)]
         self._ended.add(lane)
-        if isinstance(event, Lost):
-            return [Said("lost", lane)]
+        if isinstance(event, WorkerLost):
+            return [LaneReport("lost", lane)]
         self._followed.done(lane)
         self._held[lane] = event.sums
-        return [Said("done", lane, rows=event.sums.rows)]
+        return [LaneReport("done", lane, rows=event.sums.rows)]
 
-    def obey(self, order: Order) -> None:
+    def obey(self, order: LaneOrder) -> None:
         """Do what the coordinator says, if it may."""
         self._followed.obey(order)
-        if isinstance(order, Meet):
+        if isinstance(order, MeetOrder):
             if order.introductions[self._hand.name] != self._introduced[order.lane]:
                 raise ProtocolError(
                     f"the {COORDINATOR} introduced another worker in the name of {self._hand.name} [MS038]"
                 )
             self._met[order.lane] = _digest(order.introductions)
             self._crew.meet(order.lane, order.hub, order.introductions)
-        elif isinstance(order, Kept):
+        elif isinstance(order, KeepOrder):
             part = self._held.pop(order.lane)
             self._kept_with[order.lane.partition] = self._met[order.lane]
             self._forget(order.lane)
-            self._total = part if self._total is None else together(self._hand, [self._total, part])
-        elif isinstance(order, Again):
-            self._give_up(Lane(order.lane.partition, order.lane.attempt - 1))
+            self._total = part if self._total is None else add_partial_sums(self._hand, [self._total, part])
+        elif isinstance(order, RepeatOrder):
+            self._give_up(LaneAttempt(order.lane.partition, order.lane.attempt - 1))
             self._waiting.append(order.lane)
             self._serve()
 
@@ -125,7 +197,7 @@ class Workers:
             self._free -= 1
             self._crew.begin(lane)
 
-    def _give_up(self, lane: Lane) -> None:
+    def _give_up(self, lane: LaneAttempt) -> None:
         if lane in self._begun:
             if lane not in self._ended:
                 self._crew.give_up(lane)
@@ -134,7 +206,7 @@ class Workers:
         else:
             self._waiting.remove(lane)
 
-    def _forget(self, lane: Lane) -> None:
+    def _forget(self, lane: LaneAttempt) -> None:
         self._begun.discard(lane)
         self._ended.discard(lane)
         self._introduced.pop(lane, None)

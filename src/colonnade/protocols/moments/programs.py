@@ -1,4 +1,6 @@
-"""Noisy second moments of columns that nobody holds together (SQM: Algorithms 1 to 3 for x -> x x').
+"""Second moments as integers: what an owner rounds and adds up alone, and the noise that it draws.
+
+Noisy second moments of columns that nobody holds together (SQM: Algorithms 1 to 3 for x -> x x').
 
 Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee. The
 committee multiplies shares; every owner adds its share of the noise; the sum is opened once. Products of
@@ -30,12 +32,118 @@ from numpy.typing import NDArray
 
 from colonnade.mpc import Shares
 from colonnade.mpc.residues import Residues, ResidueSystem
+from colonnade.privacy.noise.local_mechanisms import round_and_zero_long_rows
+from colonnade.protocols.joint_sum.declaration import (
+    ALL_ONES,
+    FLAGS,
+    MADE,
+    InnerProduct,
+    JointSum,
+    OwnerSum,
+    ProductStep,
+    Side,
+    SumCircuit,
+    SumOpening,
+)
 from colonnade.protocols.joint_sum.engine import JointSumPrograms
-from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
-from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Moments
-from colonnade.protocols.sums import ALL_ONES, FLAGS, MADE, Circuit, JointSum, Opening, Product, Side, Step
+from colonnade.protocols.moments.task import Moments, NoisyMoments
+from colonnade.protocols.rows import Rows
 from colonnade.randomness import Stream
+from colonnade.tables.slots import SlottedRows
+
+
+class OwnMoments(OwnerSum):
+    """What an owner computes alone: its rounded rows, its Gram block, its sums."""
+
+    def __init__(self, task: Moments, owner: str) -> None:
+        self.task = task
+        self.span = task.span(owner)
+        self.first = owner == task.owners[0]
+        block = task.block(owner)
+        self.limit = task.block_norm_squared(block)
+        self.groups = task.limits.groups(block) if task.pure else ()
+        width = self.span.stop - self.span.start
+        self.gram = np.zeros((width, width), dtype=np.int64)
+        self.sums = np.zeros(width, dtype=np.int64)
+        self.rows = 0
+
+    def blocks(self, table: Rows, stream: Stream) -> Iterator[NDArray[np.float64]]:
+        """What is dealt: rounded rows; if members are hidden, one row per slot, the last number 1 if it is taken."""
+        step = self.task.rows_per_block
+        if table.places is None:
+            for rows in table.blocks(step):
+                yield self.quantise(rows, stream)
+            return
+        for rows, present in SlottedRows(table, table.places, len(self.sums)).blocks(step):
+            yield np.column_stack([self.quantise(rows, stream), present])
+
+    def quantise(self, rows: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
+        """Algorithm 2: scale and round at random, and enforce the bound on the integers themselves."""
+        whole = round_and_zero_long_rows(rows * float(self.task.gamma), self.limit, stream)
+        start = 0
+        for width, radius in self.groups:
+            whole[np.abs(whole[:, start : start + width]).sum(axis=1) > radius] = 0.0
+            start += width
+        return whole
+
+    def add(self, whole: NDArray[np.float64]) -> None:
+        """Add a block of integer rows, exactly; if members are hidden, nobody knows which of them count."""
+        if self.task.hidden:
+            return
+        self.gram += exact_gram(whole, self.limit)
+        self.sums += whole.sum(axis=0).astype(np.int64)
+        self.rows += len(whole)
+
+    def take_window(self) -> NDArray[np.int64]:
+        """The upper triangle of the Gram block and the sums, since the last call."""
+        found = np.concatenate([self.gram[np.triu_indices(len(self.gram))], self.sums])
+        self.gram, self.sums = np.zeros_like(self.gram), np.zeros_like(self.sums)
+        return found
+
+    def entries(self) -> NDArray[np.int64]:
+        """This owner's part of the released vector; where seats check, it was dealt with every window."""
+        if self.task.trust.active:
+            return np.zeros(self.task.entries, dtype=np.int64)
+        width, constant = self.task.width, self.task.constant
+        full = np.zeros((width, width), dtype=np.int64)
+        full[self.span, self.span] = self.gram
+        full[self.span, width - 1] = constant * self.sums
+        if self.first:
+            full[width - 1, width - 1] = constant**2 * self.rows
+        entries: NDArray[np.int64] = full[np.triu_indices(width)] * self.task.weights
+        return entries
+
+
+def exact_gram(whole: NDArray[np.float64], norm_squared: int) -> NDArray[np.int64]:
+    """X'X of integer rows of bounded norm, exact because it is computed in blocks whose sums stay below 2^53."""
+    gram = np.zeros((whole.shape[1], whole.shape[1]), dtype=np.int64)
+    step = max(1, 2**53 // max(1, norm_squared))
+    for start in range(0, len(whole), step):
+        part = whole[start : start + step]
+        gram += (part.T @ part).astype(np.int64)
+    return gram
+
+
+def sample_noise_share(task: Moments, stream: Stream) -> NDArray[np.int64]:
+    """One owner's noise for all entries, such as Sk(mu/P) on the diagonal and Sk(2 mu/P) above it."""
+    noise = np.zeros(task.entries, dtype=np.int64)
+    for level, here in zip(task.levels, task.opened_together, strict=True):
+        noise[here] = sample_entry_noise(task, task.weights[here], stream, level.scale)
+    return noise
+
+
+def sample_entry_noise(task: Moments, copies: NDArray[np.int64], stream: Stream, scale: int = 0) -> NDArray[np.int64]:
+    """One owner's noise for entries, each of which stands ``copies`` times in the full matrix; audits attack this.
+
+    ``scale`` is the scale of Laplace noise on these entries; 0 means the noise of the task.
+    """
+    noise = np.zeros(copies.shape, dtype=np.int64)
+    added = task.additive_of(scale)
+    for often in np.flatnonzero(np.bincount(copies)).tolist():
+        here = copies == often
+        noise[here] = added.draw((int(here.sum()),), stream, copies=often)
+    return noise
+
 
 _FEW_OWNERS = 8
 
@@ -43,26 +151,28 @@ _FEW_OWNERS = 8
 class MomentsSum(JointSum[Moments]):
     """The joint sum: products of all columns, side by side with a constant."""
 
-    own = OwnBlock
+    own = OwnMoments
     published = NoisyMoments
 
     def noise(self, stream: Stream, count: int) -> NDArray[np.int64]:
         """One owner's noise on all entries."""
-        return noise_share(self.task, stream)
+        return sample_noise_share(self.task, stream)
 
     @cached_property
-    def circuit(self) -> Circuit:
+    def circuit(self) -> SumCircuit:
         """Products between owners; of all columns if members are hidden."""
         task, widths = self.task, {n: len(block.columns) for n, block in enumerate(self.task.blocks)}
         if task.hidden:
             columns = self._columns(slice(0, len(widths)))
             masked: Side = ((MADE, range(task.width - 1)), *FLAGS)
-            return Circuit(
-                widths, (Product(masked, (*columns, *ALL_ONES)),), (Step(MADE, factors=((columns, FLAGS),)),)
+            return SumCircuit(
+                widths,
+                (InnerProduct(masked, (*columns, *ALL_ONES)),),
+                (ProductStep(MADE, factors=((columns, FLAGS),)),),
             )
-        products = tuple(Product(self._columns(left), self._columns(right)) for left, right in self._pairs)
+        products = tuple(InnerProduct(self._columns(left), self._columns(right)) for left, right in self._pairs)
         own = {number: width * (width + 1) // 2 + width for number, width in widths.items()}
-        return Circuit(widths, products, own_windows=own if task.trust.active else None)
+        return SumCircuit(widths, products, own_windows=own if task.trust.active else None)
 
     @cached_property
     def _pairs(self) -> list[tuple[slice, slice]]:
@@ -107,12 +217,12 @@ class MomentsSum(JointSum[Moments]):
             [matrix] = (one.values for one in self.window(system, [Shares(one, 0) for one in sums], (), 0))
         rows, columns = np.triu_indices(task.width)
         constant = np.append(np.ones(task.width - 1, dtype=object), task.constant)
-        factors = system.split(task.weights * constant[rows] * constant[columns])
+        factors = system.to_residues(task.weights * constant[rows] * constant[columns])
         return system.reduce(matrix[:, rows, columns] * factors)
 
-    def openings(self, rows: int) -> Sequence[Opening]:
+    def openings(self, rows: int) -> Sequence[SumOpening]:
         """The entries of each event."""
-        return [Opening(0, self.task.entries, tuple(zip(self.task.opens, self.task.opened_together, strict=True)))]
+        return [SumOpening(0, self.task.entries, tuple(zip(self.task.opens, self.task.opened_together, strict=True)))]
 
     def in_clear(self, tables: Mapping[str, NDArray[np.float64]], stream: Stream) -> NDArray[np.int64]:
         """The same rounding and integers, computed in one place."""

@@ -1,34 +1,65 @@
-"""The public task of second moments: what everybody knows before the protocol."""
+"""Second moments: the public task, the published result, and what it tells about each party's columns alone.
+
+Where an encoder learned from the table, every observer of the moments is charged as if the learned encoder had been
+published before (docs/theory/heads-from-moments.md). What a result tells about one party's columns costs less than what
+is promised about a whole person, because fewer columns change (docs/theory/functional-sensitivity.md,
+moments-sensitivity.md). If members are hidden it costs the same (docs/theory/hidden-members.md).
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from math import ceil
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, PrivacyError
-from colonnade.mpc.parts import SEATS
-from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
-from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges, two_values, within
-from colonnade.privacy import Budget, DiscreteLaplaceRelease, Event, Observer, Sensitivity, Trust, epsilon, views
-from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, Law
-from colonnade.privacy.observers import Inputs
-from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
-from colonnade.protocols.on_shares import LARGEST_MESSAGE, AdjustedSum, JointSumTask
-from colonnade.protocols.rows import Block, JointRows
-from colonnade.protocols.task import Programs
+from colonnade.errors import CapacityError, PrivacyError, StudyError
+from colonnade.mpc.replicated_sharing import REPLICATED_SEATS
+from colonnade.mpc.verification.claims import CLAIMED_ROWS, MOST_HELD
+from colonnade.mpc.verification.input_ranges import (
+    FEWEST_PRIMES,
+    WINDOW_ROWS,
+    InputRanges,
+    binary_columns,
+    bounded_norm,
+)
+from colonnade.privacy import (
+    Budget,
+    DiscreteLaplaceRelease,
+    Event,
+    Observer,
+    Sensitivity,
+    Trust,
+    epsilon,
+    least_noise,
+    views,
+)
+from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise, AdditiveRelease, LawName
+from colonnade.privacy.observers import Inputs, check_epsilon
+from colonnade.protocols.committee_task import LARGEST_MESSAGE, AdjustedSum, JointSumTask
+from colonnade.protocols.cost import WORD, ShareCounts
+from colonnade.protocols.moments.sensitivity import (
+    MomentsBounds,
+    NoiseLevel,
+    laplace_release,
+    noise_levels,
+    normal_release,
+)
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.rows import ColumnBlock, JointRows
+from colonnade.protocols.task import TaskPrograms
 
-__all__ = ["Block", "Law", "Moments"]
+__all__ = ["ColumnBlock", "LawName", "Moments"]
 
 PROTOCOL = "second moments 2"
-_REFINED = Programs("colonnade.protocols.moments.protection")
+_REFINED = TaskPrograms("colonnade.protocols.moments.task")
 
 
 @dataclass(frozen=True)
@@ -42,19 +73,19 @@ class Moments(JointRows, JointSumTask):
     dealt for every slot of a common universe, and the number of slots counts as the number of rows.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ColumnBlock, ...]
     trust: Trust
     gamma: int
     constant: int
     rows_at_most: int
     noise: int
-    law: Law = USUAL
+    law: LawName = DEFAULT_LAW
     known: int = 0
     own_noise: tuple[int, ...] = ()
     block_rows: int = 8192
     hidden: bool = False
 
-    programs = Programs("colonnade.protocols.moments.programs")
+    programs = TaskPrograms("colonnade.protocols.moments.programs")
     noise_on = "an entry of X'X"
     proofs = ("unproven", "covert", "proven")
 
@@ -64,16 +95,16 @@ class Moments(JointRows, JointSumTask):
                 f"fewer than all {len(self.blocks)} owners can know each other's noise, not {self.known} [PR132]"
             )
         if self.own_noise and not (
-            self.laplace and len(self.own_noise) == len(self.blocks) and self.noise == max(self.own_noise)
+            self.pure and len(self.own_noise) == len(self.blocks) and self.noise == max(self.own_noise)
         ):
             raise PrivacyError(
                 "own_noise is for Laplace noise: one scale per owner, the largest of which is the noise [PR133]"
             )
 
     @property
-    def laplace(self) -> bool:
+    def pure(self) -> bool:
         """Whether the noise is discrete Laplace; owners can then name scales of their own."""
-        return self.additive.laplace
+        return self.additive.pure
 
     @property
     def copies(self) -> int:
@@ -97,21 +128,21 @@ class Moments(JointRows, JointSumTask):
     # --- bounds and noise
 
     @cached_property
-    def limits(self) -> Limits:
+    def limits(self) -> MomentsBounds:
         """What one row can hold."""
-        return Limits(self.blocks, self.gamma, self.constant, self.additive.norm, self.hidden)
+        return MomentsBounds(self.blocks, self.gamma, self.constant, self.additive.norm, self.hidden)
 
     @property
     def games(self) -> str:
         """The name of the games that audit it."""
-        return "functional" if self.laplace else "pca"
+        return "functional" if self.pure else "pca"
 
     @property
     def norm_squared(self) -> int:
         """The largest squared norm of a whole integer row."""
         return self.limits.norm_squared
 
-    def block_norm_squared(self, block: Block) -> int:
+    def block_norm_squared(self, block: ColumnBlock) -> int:
         """The largest squared norm of one owner's rounded row."""
         return self.limits.block_norm_squared(block)
 
@@ -122,18 +153,18 @@ class Moments(JointRows, JointSumTask):
 
     def additive_of(self, scale: int) -> AdditiveNoise:
         """The noise of entries with this scale, for Laplace noise; 0 means the noise of the task."""
-        return replace(self.additive, scale=scale) if scale and self.laplace else self.additive
+        return replace(self.additive, scale=scale) if scale and self.pure else self.additive
 
     @property
-    def drawn(self) -> tuple[tuple[AdditiveNoise, int], ...]:
+    def noise_draws(self) -> tuple[tuple[AdditiveNoise, int], ...]:
         """The noise on entries of each scale, on the diagonal and beside it."""
         return tuple((self.additive_of(level.scale), often) for level in self.levels for often in {1, self.copies})
 
     @cached_property
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[NoiseLevel, ...]:
         """The entries grouped by their scale; there is one group unless owners named their own scales."""
         scales = self.own_noise or (self.noise,) * len(self.owners)
-        return tuple(levels(dict(zip(self.owners, scales, strict=True))))
+        return tuple(noise_levels(dict(zip(self.owners, scales, strict=True))))
 
     @cached_property
     def scales(self) -> NDArray[np.int64]:
@@ -167,7 +198,7 @@ class Moments(JointRows, JointSumTask):
     @cached_property
     def opens(self) -> tuple[AdditiveRelease, ...]:
         """What is opened, in this order."""
-        if self.laplace:
+        if self.pure:
             return tuple(laplace_release(self.limits, level, self.additive_of(level.scale)) for level in self.levels)
         return (normal_release(self.limits, self.additive, self.shown_by_proofs),)
 
@@ -186,7 +217,7 @@ class Moments(JointRows, JointSumTask):
     @cached_property
     def opened_together(self) -> tuple[NDArray[np.int64], ...]:
         """For each event, which entries of the upper triangle it opens."""
-        if not self.laplace:
+        if not self.pure:
             return (np.arange(self.entries),)
         return tuple(np.flatnonzero(self.scales == level.scale) for level in self.levels)
 
@@ -206,13 +237,13 @@ class Moments(JointRows, JointSumTask):
                 "fewer columns or group the values of categories [CA026]"
             )
 
-    def calibrated(self, budgets: Sequence[Budget]) -> Self:
+    def calibrate(self, budgets: Sequence[Budget]) -> Self:
         """The same with the least noise that keeps every budget."""
         if self.own_noise:
             raise PrivacyError(
                 "where owners named their own noise there is none left to choose; drop one of the two [PR135]"
             )
-        return super().calibrated(budgets)
+        return super().calibrate(budgets)
 
     @property
     def rows_per_block(self) -> int:
@@ -230,21 +261,21 @@ class Moments(JointRows, JointSumTask):
     @property
     def possible_proofs(self) -> tuple[Inputs, ...]:
         """Laplace noise rests on sums of magnitudes, which no proof is about, and promises without a delta."""
-        return ("unproven",) if self.laplace else self.proofs
+        return ("unproven",) if self.pure else self.proofs
 
     @cached_property
-    def proven(self) -> Mapping[str, Ranges]:
+    def proven(self) -> Mapping[str, InputRanges]:
         """For each owner: the norm of its rows, and flags if members are hidden."""
         if self.trust.inputs == "unproven":
             return {}
         covert, found = self.trust.inputs == "covert", {}
         for block in self.blocks:
-            groups = [within(len(block.columns), self.block_norm_squared(block))]
+            groups = [bounded_norm(len(block.columns), self.block_norm_squared(block))]
             if self.hidden:
-                groups.append(two_values(1))
+                groups.append(binary_columns(1))
             rows = min(self.rows_at_most, self.rows_per_window)
             proofs = len(self.blocks) * -(-self.rows_at_most // rows)
-            found[block.owner] = Ranges(tuple(groups), rows, proofs, covert)
+            found[block.owner] = InputRanges(tuple(groups), rows, proofs, covert)
         return found
 
     def spans(self, owners: slice) -> slice:
@@ -272,7 +303,7 @@ class Moments(JointRows, JointSumTask):
         """Whether rows are dealt in parts, not on polynomials: by owners that have seats, to two more that follow."""
         seats = self.trust.committee
         plain = not (self.trust.active or self.hidden)
-        return plain and len(seats) == SEATS and set(self.owners) <= set(seats)
+        return plain and len(seats) == REPLICATED_SEATS and set(self.owners) <= set(seats)
 
     rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
 
@@ -295,14 +326,14 @@ class Moments(JointRows, JointSumTask):
         lowered = 1 + (len(self.owners) - 1).bit_length() if self.hidden else 0  # rows; flags, two at a time
         return 6 + lowered + 2 * len(self.opens)  # ready, go; salt, digests, verdict; shares; then zero and opening
 
-    def cells(self, name: str, rows: int) -> Cells:
+    def cells(self, name: str, rows: int) -> ShareCounts:
         """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
         own = next((len(block.columns) for block in self.blocks if block.owner == name), None)
         seated, flags = name in self.trust.committee, len(self.owners) if self.hidden else 0
         lowered = rows * (len(self.names) + flags - 1) if self.hidden else 0
         dealers = self.trust.committee[: 2 * self.trust.threshold + 1]
         dealt = 0 if own is None else rows * (own + self.hidden) + self.entries
-        return Cells(
+        return ShareCounts(
             dealt=dealt + lowered * (name in dealers),
             held=rows * (len(self.names) + flags) + lowered * len(dealers) if seated else 0,
             opened=self.entries * (len(self.everyone) - (name in self.everyone)) if seated else 0,
@@ -345,14 +376,14 @@ def protection(task: Moments, delta: float) -> dict[str, float]:
     """For each party the epsilon, at ``delta``, of the published result about its columns alone."""
     found = {}
     for owner in task.owners:
-        ways = (_seen(task, events, delta) for events in _about(task, owner))
+        ways = (_observed_epsilon(task, events, delta) for events in _events_about(task, owner))
         found[owner] = min(ways)
     return found
 
 
-def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
+def _events_about(task: Moments, owner: str) -> list[Sequence[Event]]:
     """Several descriptions of what the release tells about one party's columns; each gives a valid epsilon."""
-    if not task.laplace:
+    if not task.pure:
         return [column_events(task, owner)]
     levels = [level for level in task.levels if task.hidden or owner in level.about]
     by_level = [
@@ -375,6 +406,163 @@ def column_events(task: Moments, owner: str) -> list[Event]:
     return [replace(event, replace_l1=l1, replace_l2_squared=l2_squared, others=())]
 
 
-def _seen(task: Moments, events: Sequence[Event], delta: float) -> float:
+def _observed_epsilon(task: Moments, events: Sequence[Event], delta: float) -> float:
     # The coordinator knows none of the noise and is held to replacing a person, which here means these columns.
     return epsilon(views(events, Observer.coordinator(), task.trust), delta).epsilon
+
+
+@dataclass(frozen=True)
+class NoisyMoments:
+    """The published result: the opened integers, and numbers that are computed from them."""
+
+    task: Moments
+    opened: NDArray[np.int64]
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float64]:
+        """The noisy second-moment matrix of (x, constant), in the units of the encoded columns."""
+        return self._symmetric(self.opened / (self.task.weights * float(self.task.gamma) ** 2))
+
+    @cached_property
+    def deviations(self) -> NDArray[np.float64]:
+        """The standard deviation of the noise on each entry of the matrix."""
+        task = self.task
+        if task.pure:
+            known = {scale: math.sqrt(task.additive_of(scale).variance) for scale in np.unique(task.scales).tolist()}
+            found = np.array([known[scale] for scale in task.scales.tolist()])
+        else:
+            # A sum of two copies has noise of twice the variance; it is halved, and so is its noise.
+            found = np.sqrt(task.additive.variance / task.weights)
+        return self._symmetric(found / float(task.gamma) ** 2)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, without the constant."""
+        return self.task.names
+
+    @property
+    def constant(self) -> float:
+        """The constant column's value, in the units of the encoded columns."""
+        return self.task.constant / self.task.gamma
+
+    @property
+    def second_moments(self) -> NDArray[np.float64]:
+        """X'X."""
+        return self.matrix[:-1, :-1]
+
+    @property
+    def count(self) -> float:
+        """The noisy number of rows, never below one."""
+        return max(1.0, float(self.matrix[-1, -1]) / self.constant**2)
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """The noisy column means."""
+        means: NDArray[np.float64] = self.matrix[-1, :-1] / (self.constant * self.count)
+        return means
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """The noisy covariance matrix; it follows from what is published, so it costs no privacy."""
+        covariance: NDArray[np.float64] = self.second_moments / self.count - np.outer(self.means, self.means)
+        return covariance
+
+    def spectrum(self, *, center: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """All variances in rising order, and their directions as columns; around the means with ``center``."""
+        values, vectors = np.linalg.eigh(self.covariance if center else self.second_moments / self.count)
+        return values, vectors
+
+    def components(self, count: int, *, center: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The largest variances, never negative, and their directions as rows."""
+        values, vectors = self.spectrum(center=center)
+        return np.maximum(values[::-1][:count], 0.0), vectors[:, ::-1][:, :count].T
+
+    def variance(self, *, center: bool) -> float:
+        """The noisy mean squared norm of a row, less that of the means with ``center``."""
+        return float(np.trace(self.covariance if center else self.second_moments / self.count))
+
+    @property
+    def entry_deviation(self) -> float:
+        """The deviation of the noise on an entry of the diagonal."""
+        return float(self.deviations[0, 0])
+
+    @property
+    def sum_deviations(self) -> NDArray[np.float64]:
+        """The deviation of the noise on each column's sum, times the constant; last that of the constant itself."""
+        found: NDArray[np.float64] = self.deviations[-1]
+        return found
+
+    @property
+    def largest(self) -> float:
+        """The largest sum of squares in one direction, as far as it is known."""
+        return float(np.max(np.diag(self.matrix), initial=0.0))
+
+    def with_label(self, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """X'X and X'y, where y is the named column and X the others."""
+        index = self.task.names.index(label)
+        rest = np.delete(np.arange(len(self.task.names)), index)
+        return self.second_moments[np.ix_(rest, rest)], self.second_moments[rest, index]
+
+    def _symmetric(self, upper: NDArray[np.float64]) -> NDArray[np.float64]:
+        full = np.zeros((self.task.width, self.task.width))
+        full[np.triu_indices(self.task.width)] = upper
+        return full + np.triu(full, 1).T
+
+
+@dataclass(frozen=True)
+class ChargedMoments(Moments):
+    """The public task of second moments, and the events of what happened before at single owners."""
+
+    charged: tuple[Event, ...] = ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What is opened, and what it may tell of the training before."""
+        return (*self.opens, *self.charged)
+
+    @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "split-moments"
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """Only the moments are opened."""
+        return Counter(self.opens)
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant."""
+        return super().agreement | {"charged": [event.to_dict() for event in self.charged]}
+
+
+def with_own_budgets(draft: Moments, epsilons: Mapping[str, float], delta: float) -> Moments:
+    """The task with the least noise under which no party's columns cost more than the epsilon it names.
+
+    With Laplace noise each party gets its own scale, and an entry of two parties the larger of theirs. With the other
+    laws, and with hidden members, where each record changes all entries, all entries have the same noise.
+    """
+    if set(epsilons) != set(draft.owners):
+        raise StudyError(
+            "every party names an epsilon about its own columns, and nobody else does: "
+            f"{', '.join(draft.owners)} [ST504]"
+        )
+    for value in epsilons.values():
+        check_epsilon(value)
+    if draft.pure:
+        scales = tuple(_least_scale(draft, owner, epsilons[owner]) for owner in draft.owners)
+        return replace(draft, noise=max(scales), own_noise=() if draft.hidden else scales)
+    noise = max(_least_noise(draft, owner, Budget(COORDINATOR, epsilons[owner], delta)) for owner in draft.owners)
+    return replace(draft, noise=noise)
+
+
+def _least_scale(draft: Moments, owner: str, allowed: float) -> int:
+    """Everything that a party's columns move gets noise of at least this scale, so epsilon is their L1 over it."""
+    return max(1, ceil(draft.limits.changed_l1([owner]) / Fraction(allowed)))
+
+
+def _least_noise(draft: Moments, owner: str, budget: Budget) -> int:
+    def events(noise: int) -> Sequence[Event]:
+        return column_events(replace(draft, noise=noise), owner)
+
+    return least_noise(events, draft.trust, [budget], owners=draft.additive.parts)

@@ -1,4 +1,4 @@
-"""Workers as processes of this machine, forked from one that has imported everything (``study/forks.py``).
+"""Workers as processes of this machine, forked from one that has imported everything (``study/fork_server.py``).
 
 A worker's standard input is one end of a pair of sockets, on which pickles go both ways, as the standard library frames
 them. When the head is gone, however it ended, that line closes and the worker leaves at once, whatever it computes.
@@ -20,19 +20,26 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
 from colonnade.errors import EngineError
-from colonnade.study.engine.contract import Engine, Gone, pickled
-from colonnade.study.engine.worker import Birth, QueuedLine, event, live
-from colonnade.study.forks import Forks, Process, Wanted
+from colonnade.study.engine.base import (
+    Engine,
+    WorkerLine,
+    WorkerLoss,
+    WorkerStart,
+    decode_event,
+    pickle_value,
+    run_worker,
+)
+from colonnade.study.fork_server import ForkServer, ProcessHandle, ProcessRequest
 
 COMMAND = "_worker"
 """The command of a worker, which is for heads alone."""
 _GRACE_SECONDS = 5.0
 
 
-class _Child:
+class _WorkerProcess:
     """A worker's process and our end of its line."""
 
-    def __init__(self, process: Process, line: socket.socket) -> None:
+    def __init__(self, process: ProcessHandle, line: socket.socket) -> None:
         self.process, self._socket = process, line
         self.line = Connection(line.fileno())
         self.reader: threading.Thread | None = None
@@ -63,15 +70,15 @@ class _Child:
             self.line.close()
 
 
-class Processes(Engine):
+class ProcessEngine(Engine):
     """Workers in processes of their own."""
 
-    def __init__(self, memory: int | None = None, forks: Forks | None = None) -> None:
+    def __init__(self, memory: int | None = None, forks: ForkServer | None = None) -> None:
         super().__init__()
-        self._memory, self._forks, self._own_forks = memory, forks or Forks(), forks is None
+        self._memory, self._forks, self._own_forks = memory, forks or ForkServer(), forks is None
         self._lock = threading.Lock()
-        self._children: dict[int, _Child] = {}
-        self._birth: Birth | None = None
+        self._children: dict[int, _WorkerProcess] = {}
+        self._birth: WorkerStart | None = None
         self._next = 0
         self._stopped = False
 
@@ -81,16 +88,16 @@ class Processes(Engine):
             raise EngineError("workers in processes need Linux or macOS [EN007]")
         if self._birth is not None:
             raise EngineError("an engine is started once [EN008]")
-        self._birth = Birth.of(role, tuple(arguments), self._memory)
+        self._birth = WorkerStart.of(role, tuple(arguments), self._memory)
         try:
-            return [self._begin(self._birth) for _ in range(cores() if workers is None else workers)]
+            return [self._begin(self._birth) for _ in range(count_cores() if workers is None else workers)]
         except BaseException:
             self.stop()
             raise
 
     def send(self, worker: int, command: Any) -> None:
         """Send a command."""
-        frame = pickled(command, "a command")
+        frame = pickle_value(command, "a command")
         with self._lock:
             child = self._children.get(worker)
         if child is not None:
@@ -122,19 +129,19 @@ class Processes(Engine):
             child = self._children.get(worker)
         return None if child is None else child.process.pid
 
-    def _begin(self, birth: Birth) -> int:
+    def _begin(self, birth: WorkerStart) -> int:
         ours, its = socket.socketpair()
         nowhere = os.open(os.devnull, os.O_RDWR)
         try:
-            wanted = Wanted([COMMAND], its.fileno(), nowhere, own_session=True)
-            child = _Child(self._forks.start(wanted), ours)
+            wanted = ProcessRequest([COMMAND], its.fileno(), nowhere, own_session=True)
+            child = _WorkerProcess(self._forks.start(wanted), ours)
         except OSError as error:
             ours.close()
             raise EngineError(f"a worker cannot be started: {error.strerror} [EN010]") from None
         finally:
             its.close()
             os.close(nowhere)
-        child.send(pickled(birth, "a role"))
+        child.send(pickle_value(birth, "a role"))
         with self._lock:
             worker, self._next = self._next, self._next + 1
             if not self._stopped:
@@ -148,7 +155,7 @@ class Processes(Engine):
             raise EngineError("an engine that was stopped starts no worker [EN011]")
         return worker
 
-    def _listen(self, worker: int, child: _Child) -> None:
+    def _listen(self, worker: int, child: _WorkerProcess) -> None:
         """Put what a worker says into the queue, until it is gone."""
         last = self._heard(worker, child)
         if self._has(worker, child):
@@ -158,24 +165,24 @@ class Processes(Engine):
             with self._lock:  # so that its user, who may end it meanwhile, hears nothing of it afterwards
                 if self._children.get(worker) is child:
                     del self._children[worker]
-                    self.events.put(last or Gone(worker, _reason(status)))
+                    self.events.put(last or WorkerLoss(worker, _reason(status)))
         child.close()
 
-    def _heard(self, worker: int, child: _Child) -> Gone | None:
+    def _heard(self, worker: int, child: _WorkerProcess) -> WorkerLoss | None:
         """The last word of a worker; ``None`` if it had none."""
         try:
-            while (frame := _received(child.line)) is not None:
-                heard = event(worker, frame)
-                if isinstance(heard, Gone):
+            while (frame := _receive_frame(child.line)) is not None:
+                heard = decode_event(worker, frame)
+                if isinstance(heard, WorkerLoss):
                     return heard
                 with self._lock:
                     if heard is not None and self._children.get(worker) is child:
                         self.events.put(heard)
         except MemoryError:
-            return Gone(worker, "its head had no memory left for what it said", "memory")
+            return WorkerLoss(worker, "its head had no memory left for what it said", "memory")
         return None
 
-    def _has(self, worker: int, child: _Child) -> bool:
+    def _has(self, worker: int, child: _WorkerProcess) -> bool:
         with self._lock:
             return self._children.get(worker) is child
 
@@ -192,25 +199,25 @@ def main() -> NoReturn:
         raise EngineError("workers are started by a head, and by nobody else [EN012]") from None
     with open(os.devnull, "rb") as nowhere:
         os.dup2(nowhere.fileno(), 0)
-    first = _received(line_to_head)
+    first = _receive_frame(line_to_head)
     if first is None:
         os._exit(0)
     # Frames have one writer at a time: the line that a role speaks on sees to it.
-    line = QueuedLine(lambda frame: _leave_unless_sent(line_to_head, frame))
+    line = WorkerLine(lambda frame: _leave_unless_sent(line_to_head, frame))
     threading.Thread(target=_hear, args=(line_to_head, line), daemon=True).start()
-    live(pickle.loads(first), line)  # noqa: S301 - of our own head, over a line that only it has
+    run_worker(pickle.loads(first), line)  # noqa: S301 - of our own head, over a line that only it has
     os._exit(0)
 
 
-def cores() -> int:
+def count_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _hear(source: Connection, line: QueuedLine) -> None:
+def _hear(source: Connection, line: WorkerLine) -> None:
     """Take commands; when the head is gone, so is the worker."""
     try:
-        while (frame := _received(source)) is not None:
+        while (frame := _receive_frame(source)) is not None:
             line.put(frame)
     finally:  # also if there is no memory for a command
         os._exit(0)
@@ -223,7 +230,7 @@ def _leave_unless_sent(target: Connection, frame: bytes) -> None:
         os._exit(0)
 
 
-def _received(source: Connection) -> bytes | None:
+def _receive_frame(source: Connection) -> bytes | None:
     """The next frame; ``None`` at the end of the line, also in the middle of a frame."""
     try:
         return source.recv_bytes()
@@ -231,7 +238,7 @@ def _received(source: Connection) -> bytes | None:
         return None
 
 
-def _end(children: Sequence[_Child]) -> None:
+def _end(children: Sequence[_WorkerProcess]) -> None:
     for child in children:
         child.process.kill()
     for child in children:

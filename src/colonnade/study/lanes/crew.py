@@ -1,4 +1,4 @@
-"""A participant's workers on its engine, as the head of lanes asks for them (``protocols/lanes/crew.py``).
+"""A participant's workers on its engine, as the head of lanes asks for them (``protocols/lanes/workers.py``).
 
 A worker that is lost costs the lane that it had, and is replaced. One that was told to give a lane up and does not, is
 replaced too. The head hears of everything by one queue, in which this object puts its own words as well.
@@ -18,15 +18,33 @@ from typing import Any
 
 from colonnade import errors
 from colonnade.errors import ColonnadeError, EngineError
-from colonnade.protocols.lanes.arbiter import Lane
-from colonnade.protocols.lanes.crew import Closed, Done, Event, Failed, Free, Here, Lost
-from colonnade.study.engine.contract import Engine, Gone, Said
-from colonnade.study.lanes.links import Links, together
-from colonnade.study.lanes.words import Duty, Ended, GiveUp, Help, Helped, Play, Ready, Take
+from colonnade.protocols.lanes.arbiter import LaneAttempt
+from colonnade.protocols.lanes.workers import (
+    CrewClosed,
+    CrewEvent,
+    LaneWorkerReady,
+    WorkerDone,
+    WorkerFailed,
+    WorkerFree,
+    WorkerLost,
+)
+from colonnade.study.engine.base import Engine, WorkerLoss, WorkerMessage
+from colonnade.study.lanes.messages import (
+    AbortLane,
+    ChoreResult,
+    LaneResult,
+    LinkFacts,
+    StartLane,
+    TableChore,
+    TakeLane,
+    WorkerReady,
+    WorkerTask,
+    merge_links,
+)
 from colonnade.study.lanes.worker import ROLE
-from colonnade.tables.spool.chores import Chore
+from colonnade.tables.partitioning.staging import WorkUnit
 from colonnade.wire import Identity
-from colonnade.wire.direct import Told
+from colonnade.wire.link_offers import RouteCallback
 from colonnade.wire.workers import introduce
 
 MOST_REPLACED = 256
@@ -44,22 +62,22 @@ Note = Callable[..., None]
 """Writes a line into the record: what happened, and details without data."""
 
 
-def unwritten(what: str, **details: Any) -> None:
+def ignore_note(what: str, **details: Any) -> None:
     """Write nothing down."""
 
 
-class EngineCrew:
+class LaneWorkerPool:
     """All workers of one participant."""
 
     def __init__(
         self,
         engine: Engine,
-        duty: Duty,
+        duty: WorkerTask,
         identity: Identity,
         hubs: Sequence[str],
         workers: int | None,
-        told: Told | None = None,
-        note: Note = unwritten,
+        told: RouteCallback | None = None,
+        note: Note = ignore_note,
     ) -> None:
         """``hubs`` are the addresses that this participant's workers dial, in the order of the study.
 
@@ -71,8 +89,8 @@ class EngineCrew:
         self._lock = threading.RLock()
         self._requests: dict[int, bytes] = {}
         self._idle: deque[int] = deque()
-        self._lanes: dict[Lane, int] = {}
-        self._waiting: deque[Lane] = deque()
+        self._lanes: dict[LaneAttempt, int] = {}
+        self._waiting: deque[LaneAttempt] = deque()
         self._leaving: dict[int, float] = {}
         """Until when workers may take to give up a lane."""
         self._replaces: dict[int, int] = {}
@@ -90,7 +108,7 @@ class EngineCrew:
         self._rows: dict[int, int] = {}
         self._told = {"lost_workers": 0, "replaced_workers": 0}
         self._used = {"processor_seconds": 0.0, "sent": 0}
-        self._links: Links = {}
+        self._links: LinkFacts = {}
         self._told_way, self._through_hub = told, set[str]()
         self.claims = 0
         """How many claims about shares were checked in lanes that ended well here."""
@@ -98,7 +116,7 @@ class EngineCrew:
         self.size = len(self._workers)
         """How many workers there are."""
 
-    def share(self, chores: Sequence[Chore], pulse: Callable[[], None]) -> Iterator[tuple[int, Any]]:
+    def share(self, chores: Sequence[WorkUnit], pulse: Callable[[], None]) -> Iterator[tuple[int, Any]]:
         """Let workers do these, before the first lane: places and results as they come.
 
         Nobody waits for events of lanes yet. What a worker fails at is left to the head.
@@ -109,7 +127,7 @@ class EngineCrew:
             while waiting and not failed and self._idle:
                 worker = self._idle.popleft()
                 given[worker] = heappop(waiting)
-                self._engine.send(worker, Help(given[worker], chores[given[worker]]))
+                self._engine.send(worker, TableChore(given[worker], chores[given[worker]]))
             pulse()
             try:
                 event = self._heard(_LOOK_SECONDS)
@@ -118,14 +136,14 @@ class EngineCrew:
             number = given.pop(event.worker, None)
             if number is None:
                 continue
-            if isinstance(event, Gone):
+            if isinstance(event, WorkerLoss):
                 heappush(waiting, number)
                 lost[number] += 1
                 if lost[number] == _MOST_LOST:
                     raise EngineError(
                         f"{_MOST_LOST} workers were lost with the same part of the table: {event.why} [EN029]"
                     )
-            elif isinstance(event.value, Helped):
+            elif isinstance(event.value, ChoreResult):
                 self._idle.append(event.worker)
                 failed |= event.value.failed
                 if not event.value.failed:
@@ -137,21 +155,21 @@ class EngineCrew:
             self._folder, self._people = folder, people
             self._serve()
 
-    def _heard(self, seconds: float) -> Said | Gone:
+    def _heard(self, seconds: float) -> WorkerMessage | WorkerLoss:
         """The next event of a worker; one that is gone is replaced, and one that is ready is idle."""
         event = self._engine.events.get(timeout=seconds)
         with self._lock:
             if event.worker in self._workers:
-                if isinstance(event, Gone):
+                if isinstance(event, WorkerLoss):
                     if (why := self._lose(event.worker, event, None)) is not None:
                         raise why
-                elif isinstance(event.value, Ready):
+                elif isinstance(event.value, WorkerReady):
                     self._ready(event.worker, event.value)
         return event
 
     # What the head asks
 
-    def begin(self, lane: Lane) -> None:
+    def begin(self, lane: LaneAttempt) -> None:
         """Give a free worker this lane, or the next that is free."""
         with self._lock:
             self._first = self._first or time.monotonic()
@@ -160,26 +178,26 @@ class EngineCrew:
             self._waiting.append(lane)
             self._serve()
 
-    def meet(self, lane: Lane, hub: int, introductions: Mapping[str, bytes]) -> None:
+    def meet(self, lane: LaneAttempt, hub: int, introductions: Mapping[str, bytes]) -> None:
         """Let its worker meet those of all others."""
         with self._lock:
             if (worker := self._lanes.get(lane)) is not None:  # or it was lost, which the head will hear
-                self._engine.send(worker, Play(lane, self._hubs[hub], dict(introductions)))
+                self._engine.send(worker, StartLane(lane, self._hubs[hub], dict(introductions)))
 
-    def give_up(self, lane: Lane) -> None:
+    def give_up(self, lane: LaneAttempt) -> None:
         """Stop its worker's part at once."""
         with self._lock:
             if (worker := self._lanes.get(lane)) is not None:
                 self._note_lane("lane given up", lane, worker)
                 self._leaving[worker] = time.monotonic() + _GIVE_UP_SECONDS
-                self._engine.send(worker, GiveUp(lane))
+                self._engine.send(worker, AbortLane(lane))
                 self._say(None)  # whoever waits for events looks at the clock now
             else:
                 with suppress(ValueError):
                     self._waiting.remove(lane)
                 self._serve()
 
-    def event(self) -> Event:
+    def event(self) -> CrewEvent:
         """The next event; waits for it."""
         while True:
             try:
@@ -187,9 +205,9 @@ class EngineCrew:
             except queue.Empty:
                 self._replace_the_slow()
                 continue
-            if heard.worker == _OURSELVES and isinstance(heard, Said):
+            if heard.worker == _OURSELVES and isinstance(heard, WorkerMessage):
                 if heard.value is not None:
-                    found: Event = heard.value
+                    found: CrewEvent = heard.value
                     return found
                 continue
             with self._lock:
@@ -205,7 +223,7 @@ class EngineCrew:
                 self._workers.clear()
                 self._leaving.clear()
                 self._engine.stop()
-                self._say(Closed())
+                self._say(CrewClosed())
 
     @property
     def rows(self) -> int:
@@ -230,25 +248,25 @@ class EngineCrew:
 
     # The caller holds the lock
 
-    def _hear(self, heard: Said | Gone) -> None:
+    def _hear(self, heard: WorkerMessage | WorkerLoss) -> None:
         worker = heard.worker
-        if isinstance(heard, Gone):
+        if isinstance(heard, WorkerLoss):
             lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
             if (why := self._lose(worker, heard, lane)) is not None:
-                self._say(Failed(lane or Lane(0), why))
-        elif isinstance(heard.value, Ready):
+                self._say(WorkerFailed(lane or LaneAttempt(0), why))
+        elif isinstance(heard.value, WorkerReady):
             self._ready(worker, heard.value)
-        elif isinstance(heard.value, Ended) and self._lanes.get(heard.value.lane) == worker:
+        elif isinstance(heard.value, LaneResult) and self._lanes.get(heard.value.lane) == worker:
             self._ended(worker, heard.value)
         self._serve()
 
-    def _ended(self, worker: int, ended: Ended) -> None:
+    def _ended(self, worker: int, ended: LaneResult) -> None:
         lane = ended.lane
         del self._lanes[lane]
         self._idle.append(worker)
         self._used["processor_seconds"] += ended.seconds
         self._used["sent"] += ended.sent
-        together(self._links, ended.links)
+        merge_links(self._links, ended.links)
         given_up = self._leaving.pop(worker, None) is not None
         if ended.sums is not None:
             self.claims += ended.claims
@@ -256,14 +274,14 @@ class EngineCrew:
             self._tell_ways(ended.through_hub)  # in lost lanes, links break because a worker is gone
             if lane.attempt > 1:
                 self._note_lane("repeated lane done", lane, worker)
-            self._say(Done(lane, ended.sums))
+            self._say(WorkerDone(lane, ended.sums))
         elif ended.failure is not None and (ended.failure[0] or not given_up):
-            self._say(Failed(lane, _error(self._duty.name, *ended.failure)))
+            self._say(WorkerFailed(lane, _error(self._duty.name, *ended.failure)))
         elif not given_up:
             self._note_lane("lane lost", lane, worker)
-            self._say(Lost(lane))
+            self._say(WorkerLost(lane))
 
-    def _ready(self, worker: int, said: Ready) -> None:
+    def _ready(self, worker: int, said: WorkerReady) -> None:
         self._stillborn = 0
         self._requests[worker] = said.request
         self._idle.append(worker)
@@ -280,7 +298,7 @@ class EngineCrew:
                 with suppress(Exception):  # whoever is told must not break what it is told about
                     self._told_way(peer, f"in lanes, {through_hub[peer]}")
 
-    def _lose(self, worker: int, gone: Gone, lane: Lane | None) -> EngineError | None:
+    def _lose(self, worker: int, gone: WorkerLoss, lane: LaneAttempt | None) -> EngineError | None:
         """A worker is gone: another takes its place, or the error, if that would fare no better."""
         self._stillborn += worker not in self._requests
         self._told["lost_workers"] += 1
@@ -292,7 +310,7 @@ class EngineCrew:
         self._replace(worker, lane)
         return None
 
-    def _replace(self, worker: int, lane: Lane | None) -> None:
+    def _replace(self, worker: int, lane: LaneAttempt | None) -> None:
         given_up = self._leaving.pop(worker, None) is not None
         self._requests.pop(worker, None)
         with suppress(ValueError):
@@ -301,7 +319,7 @@ class EngineCrew:
             del self._lanes[lane]
             if not given_up:
                 self._note_lane("lane lost", lane, worker)
-                self._say(Lost(lane))
+                self._say(WorkerLost(lane))
         self._told["replaced_workers"] += 1
         self._workers.remove(worker)
         another = self._engine.replace(worker)
@@ -313,21 +331,21 @@ class EngineCrew:
         while self._waiting and self._idle:
             lane, worker = self._waiting.popleft(), self._idle.popleft()
             self._lanes[lane] = worker
-            self._engine.send(worker, Take(lane, self._folder, self._people))
+            self._engine.send(worker, TakeLane(lane, self._folder, self._people))
             if lane.attempt > 1:
                 self._note_lane("lane begun again", lane, worker)
             until = datetime.now(UTC) + _INTRODUCED
             introduction = introduce(self._identity, self._requests[worker], self._duty.topic, until)
-            self._say(Here(lane, introduction))
+            self._say(LaneWorkerReady(lane, introduction))
         while len(self._idle) > self._free:
             self._free += 1
-            self._say(Free())
+            self._say(WorkerFree())
 
-    def _note_lane(self, what: str, lane: Lane, worker: int) -> None:
+    def _note_lane(self, what: str, lane: LaneAttempt, worker: int) -> None:
         self._note(what, partition=lane.partition, attempt=lane.attempt, worker=worker)
 
-    def _say(self, event: Event | None) -> None:
-        self._engine.events.put(Said(_OURSELVES, event))
+    def _say(self, event: CrewEvent | None) -> None:
+        self._engine.events.put(WorkerMessage(_OURSELVES, event))
 
     # Those that do not give up
 

@@ -11,38 +11,36 @@ from typing import Any, Self, cast
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
-from colonnade.mpc.verify.folding import IN_ALL
+from colonnade.mpc.verification.inner_products import STUDY_ERROR
+from colonnade.protocols.committee_task import CommitteeTask
 from colonnade.protocols.lanes import head
 from colonnade.protocols.lanes.arbiter import RUNS_THAT_MAY_CHEAT
-from colonnade.protocols.lanes.inbox import BEAT
-from colonnade.protocols.lanes.lane import Laned
+from colonnade.protocols.lanes.head import BEAT
+from colonnade.protocols.lanes.lane import LanePlan
 from colonnade.protocols.lanes.partitions import Partitions
-from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.study.alignment.play import Notes, write_down
-from colonnade.study.compute import ComputePart
-from colonnade.study.lanes.asked import AS_WRITTEN, Asked
-from colonnade.study.lanes.crew import EngineCrew
-from colonnade.study.lanes.helping import SpreadFrom
-from colonnade.study.lanes.words import Duty
-from colonnade.study.meeting import Place
-from colonnade.study.policy import PartyConfig
+from colonnade.study.alignment_session import RunNotes, record_alignment
+from colonnade.study.connect import MeetingPoint
+from colonnade.study.lanes.crew import LaneWorkerPool
+from colonnade.study.lanes.messages import PartitionFinder, WorkerTask
+from colonnade.study.party_config import PartyConfig
 from colonnade.study.spec import Study
+from colonnade.study.worker_options import DEFAULT_WORKERS, ComputeSection, WorkerOptions
 from colonnade.tables import Schema
-from colonnade.tables.spool import Gathered, Spool, gather
-from colonnade.tables.spool.chores import Hands
-from colonnade.tables.spool.room import Room
+from colonnade.tables.partitioning import PartitionedTable, StagedTable, stage_table
+from colonnade.tables.partitioning.private_tempdir import PrivateTempDir
+from colonnade.tables.partitioning.staging import PartitionRunner
 from colonnade.wire import Certificate, Identity
-from colonnade.wire.direct import Direct, Told
+from colonnade.wire.link_offers import DirectLinkSettings, RouteCallback
 
 _REACH_SECONDS = 10.0
 """For how long a worker tries to reach a hub, at first or again: a lane that is lost can be run at another one."""
 
 
-class Head:
+class LanesHead:
     """What the heads of owners and of the coordinator have in common; it is left when the study ends, in any way."""
 
-    error = RUNS_THAT_MAY_CHEAT * IN_ALL
+    error = RUNS_THAT_MAY_CHEAT * STUDY_ERROR
     """The most with which a wrong claim passes in all lanes (docs/theory/lanes.md)."""
 
     def __init__(
@@ -51,32 +49,32 @@ class Head:
         model: Estimator,
         identity: Identity,
         certificates: Mapping[str, Certificate],
-        place: Place,
-        record: Notes,
-        asked: Asked,
-        told: Told | None,
+        place: MeetingPoint,
+        record: RunNotes,
+        asked: WorkerOptions,
+        told: RouteCallback | None,
     ) -> None:
         self._study, self._model, self._identity, self._certificates = study, model, identity, certificates
         self._place, self._record, self._asked, self._told = place, record, asked, told
         self._left = ExitStack()
-        self._own_crew: EngineCrew
+        self._own_crew: LaneWorkerPool
 
     @cached_property
-    def laned(self) -> Laned:
+    def laned(self) -> LanePlan:
         """The study as all participants know it."""
         aligning = self._study.aligning
         if aligning is None:
             raise StudyError("lanes needs [align] [ST559]")
         hubs = len(self._study.content.coordinator.lane_hubs)
-        return Laned(cast("OnShares", self._study.task), aligning, bytes.fromhex(self._study.digest), hubs)
+        return LanePlan(cast("CommitteeTask", self._study.task), aligning, bytes.fromhex(self._study.digest), hubs)
 
     def _crew(
-        self, compute: ComputePart, hubs: Sequence[str], direct: Direct, schema: Schema | None = None
-    ) -> EngineCrew:
+        self, compute: ComputeSection, hubs: Sequence[str], direct: DirectLinkSettings, schema: Schema | None = None
+    ) -> LaneWorkerPool:
         limits = self._study.content.limits
         settings = limits.of_participant(min(limits.join, _REACH_SECONDS))
         settings["reconnect_grace"] = min(limits.reconnect, _REACH_SECONDS)
-        duty = Duty(
+        duty = WorkerTask(
             self._identity.name,
             self.laned,
             self._model,
@@ -88,11 +86,13 @@ class Head:
             direct if self._study.content.coordinator.links == "direct" else None,
             self._place.room,
         )
-        engine = compute.opened(self._asked.forks)
-        crew = EngineCrew(engine, duty, self._identity, hubs, compute.workers, self._told, self._record.note)
+        engine = compute.open_engine(self._asked.forks)
+        crew = LaneWorkerPool(
+            engine, duty, self._identity, hubs, compute.workers, self._told, self._record.record_public
+        )
         self._left.callback(lambda: self._record.add(lanes=crew.facts))
         self._left.callback(crew.close)
-        self._record.note("workers started", workers=crew.size, engine=compute.engine)
+        self._record.record_public("workers started", workers=crew.size, engine=compute.engine)
         return crew
 
     @property
@@ -107,9 +107,9 @@ class Head:
     def _hubs(self, own: str) -> list[str]:
         return [own, *self._study.content.coordinator.hubs]
 
-    def _write_down(self, crew: EngineCrew, start: float, counts: Mapping[str, Any]) -> None:
+    def _write_down(self, crew: LaneWorkerPool, start: float, counts: Mapping[str, Any]) -> None:
         aligning = self.laned.aligning
-        write_down(self._record, aligning, False, start, None if aligning.hidden else crew.rows, counts)
+        record_alignment(self._record, aligning, False, start, None if aligning.hidden else crew.rows, counts)
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +120,7 @@ class Head:
         self._left.close()
 
 
-class OwnerHead(Head):
+class OwnerLanesHead(LanesHead):
     """An owner's: its table is read and checked once, with its workers, and lies in a private folder until the end."""
 
     def __init__(
@@ -130,10 +130,10 @@ class OwnerHead(Head):
         model: Estimator,
         identity: Identity,
         certificates: Mapping[str, Certificate],
-        place: Place,
-        record: Notes,
-        asked: Asked = AS_WRITTEN,
-        told: Told | None = None,
+        place: MeetingPoint,
+        record: RunNotes,
+        asked: WorkerOptions = DEFAULT_WORKERS,
+        told: RouteCallback | None = None,
     ) -> None:
         super().__init__(study, model, identity, certificates, place, record, asked, told)
         try:
@@ -145,24 +145,24 @@ class OwnerHead(Head):
             raise
 
     @cached_property
-    def _started(self) -> EngineCrew:
+    def _started(self) -> LaneWorkerPool:
         """The workers: they are started when there is something to do for them, at the latest before lanes."""
         hub = self._place.hub or self._study.content.coordinator.address
         return self._crew(self._compute, self._hubs(hub), self._config.content.network.direct, self._schema)
 
     @property
     def _schema(self) -> Schema:
-        return self._study.roster.schemas[self._config.name].written(self._config.content.written)
+        return self._study.roster.schemas[self._config.name].with_text_format(self._config.content.text_format)
 
-    def _hands(self, pulse: head.Pulse) -> Hands:
+    def _hands(self, pulse: head.Pulse) -> PartitionRunner:
         return lambda chores: self._started.share(chores, pulse)
 
-    def _read(self) -> Gathered:
+    def _read(self) -> StagedTable:
         study, config, own = self._study, self._config, self._config.content
         plan = self.laned.aligning.plan
-        room = Room(config.spool)
+        room = PrivateTempDir(config.spool)
         self._left.callback(room.remove)  # after workers have ended, who may write there
-        gathered = gather(
+        gathered = stage_table(
             config.data,
             self._schema,
             plan,
@@ -174,13 +174,13 @@ class OwnerHead(Head):
         )
         report = gathered.report
         misfits = dict(report.misfits)
-        self._record.note(
+        self._record.record_public(
             "table checked", rows=gathered.rows, clipped=report.total_clipped, misfits=misfits, keys=gathered.keys
         )
         self._record.add(misfits=misfits, rows_held=gathered.rows)
         self.laned.aligning.check_length(gathered.keys)
         if study.content.align is not None and study.content.align.used_again:
-            self._record.note("in lanes, an alignment is neither kept nor used again")
+            self._record.record_public("in lanes, an alignment is neither kept nor used again")
         return gathered
 
     def owner(self, me: Owner) -> Any:
@@ -188,11 +188,13 @@ class OwnerHead(Head):
         start, gathered = time.monotonic(), self._gathered
 
         def split(spread: Partitions, pulse: head.Pulse) -> list[int]:
-            partition_of = SpreadFrom.written(spread, gathered.folder)
-            spool: Spool = gathered.split(partition_of, spread.count, self._hands(pulse), self._compute.memory)
+            partition_of = PartitionFinder.write(spread, gathered.folder)
+            spool: PartitionedTable = gathered.split(
+                partition_of, spread.count, self._hands(pulse), self._compute.memory
+            )
             partition_of.forget()
             self._own_crew.lay(str(spool.folder), gathered.keys)
-            self._record.note("table in partitions", partitions=spread.count)
+            self._record.record_public("table in partitions", partitions=spread.count)
             return [int(length) for length in spool.lengths]
 
         found = head.owner(me, self.laned, self.laned.task.programs, self._own_crew, split, beat=self._beat)
@@ -201,7 +203,7 @@ class OwnerHead(Head):
         return found
 
 
-class CoordinatorHead(Head):
+class CoordinatorLanesHead(LanesHead):
     """The coordinator's: it has workers, and no table."""
 
     def __init__(
@@ -210,10 +212,10 @@ class CoordinatorHead(Head):
         model: Estimator,
         identity: Identity,
         certificates: Mapping[str, Certificate],
-        place: Place,
-        record: Notes,
-        asked: Asked = AS_WRITTEN,
-        told: Told | None = None,
+        place: MeetingPoint,
+        record: RunNotes,
+        asked: WorkerOptions = DEFAULT_WORKERS,
+        told: RouteCallback | None = None,
         *,
         dial: bool = True,
     ) -> None:
@@ -223,7 +225,7 @@ class CoordinatorHead(Head):
             # Its own processes need not come in by the door that strangers use.
             own = place.hub if compute.address is None else None
             hubs = self._hubs(own or study.content.coordinator.address)
-            self._own_crew = self._crew(compute, hubs, Direct(dials=dial))
+            self._own_crew = self._crew(compute, hubs, DirectLinkSettings(dials=dial))
         except BaseException:
             self._left.close()
             raise

@@ -14,15 +14,23 @@ from dataclasses import replace
 from threadpoolctl import threadpool_limits
 
 from colonnade.errors import ColonnadeError, PeerStopped
-from colonnade.protocols.lanes.arbiter import Lane
-from colonnade.protocols.lanes.lane import Part, is_loss, play_lane
+from colonnade.memory import freeze_baseline, release_memory
+from colonnade.protocols.lanes.arbiter import LaneAttempt
+from colonnade.protocols.lanes.lane import LanePart, is_loss, run_lane
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.engine.worker import QueuedLine, without_data
-from colonnade.study.lanes.helping import helped
-from colonnade.study.lanes.links import WorkerLinks
-from colonnade.study.lanes.words import Duty, Ended, GiveUp, Help, Play, Ready, Take
-from colonnade.tables.spool import Spool
-from colonnade.tidy import settle, tidy
+from colonnade.study.engine.base import WorkerLine, describe_error
+from colonnade.study.lanes.messages import (
+    AbortLane,
+    LaneResult,
+    StartLane,
+    TableChore,
+    TakeLane,
+    WorkerLinks,
+    WorkerReady,
+    WorkerTask,
+    do_chore,
+)
+from colonnade.tables.partitioning import PartitionedTable
 from colonnade.wire import Endpoint
 from colonnade.wire.workers import WorkerKeys
 
@@ -30,43 +38,45 @@ ROLE = "colonnade.study.lanes.worker:main"
 _GIVEN_UP = "its head gave this lane up [PE008]"
 
 
-def main(line: QueuedLine, duty: Duty) -> None:
+def main(line: WorkerLine, duty: WorkerTask) -> None:
     """The role: it ends with its head."""
     keys, links = WorkerKeys.create(duty.name), WorkerLinks(duty.direct, line.host)
-    line.say(Ready(keys.request))
+    line.say(WorkerReady(keys.request))
     if duty.schema is not None:
         duty.laned.task.prepare()
-    settle()
-    run: _Run | None = None
+    freeze_baseline()
+    run: _LaneRun | None = None
     with threadpool_limits(limits=1, user_api="blas"):
         while True:
             command = line.receive()
-            if isinstance(command, Help):
-                done = helped(command)
-                tidy()
+            if isinstance(command, TableChore):
+                done = do_chore(command)
+                release_memory()
                 line.say(done)
-            elif isinstance(command, Take):
-                run = _Run(line, duty, keys, links, command)
+            elif isinstance(command, TakeLane):
+                run = _LaneRun(line, duty, keys, links, command)
             elif run is not None and command.lane == run.lane:
                 run.heed(command)
 
 
-class _Run:
+class _LaneRun:
     """One lane, from when it was given to this worker until it ends."""
 
-    def __init__(self, line: QueuedLine, duty: Duty, keys: WorkerKeys, links: WorkerLinks, taken: Take) -> None:
-        self.lane: Lane = taken.lane
+    def __init__(
+        self, line: WorkerLine, duty: WorkerTask, keys: WorkerKeys, links: WorkerLinks, taken: TakeLane
+    ) -> None:
+        self.lane: LaneAttempt = taken.lane
         self._line, self._duty, self._keys, self._links, self._taken = line, duty, keys, links, taken
-        self._commands: queue.SimpleQueue[Play | GiveUp] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[StartLane | AbortLane] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._place: Endpoint | None = None
         self._given_up = False
         threading.Thread(target=self._live, name=str(self.lane), daemon=True).start()
 
-    def heed(self, command: Play | GiveUp) -> None:
+    def heed(self, command: StartLane | AbortLane) -> None:
         """A command about this lane."""
         self._commands.put(command)
-        if isinstance(command, GiveUp):
+        if isinstance(command, AbortLane):
             with self._lock:
                 self._given_up = True
                 if self._place is not None:
@@ -77,14 +87,14 @@ class _Run:
         try:
             ended = self._played()
         except BaseException as error:
-            ended = Ended(self.lane, failure=self._failure(error))
+            ended = LaneResult(self.lane, failure=self._failure(error))
         if self._place is not None:
-            links, through_hub = self._links.ended(self._place)
+            links, through_hub = self._links.end_lane(self._place)
             sent = self._place.counters.total.sealed_sent
             ended = replace(ended, sent=sent, links=links, through_hub=through_hub)
         with self._lock:
             self._place = None
-        tidy()  # before the head hears that this worker is free: the next lane finds it as small as this one did
+        release_memory()  # before the head hears that this worker is free: the next lane finds it as small as this one did
         self._line.say(replace(ended, seconds=time.process_time() - start))
 
     def _failure(self, error: BaseException) -> tuple[str, str] | None:
@@ -93,13 +103,13 @@ class _Run:
             return None
         if isinstance(error, ColonnadeError):  # what a check has found, it has found, also in a lane that is given up
             return type(error).__name__, str(error)
-        return None if self._given_up else ("", without_data(error))
+        return None if self._given_up else ("", describe_error(error))
 
-    def _played(self) -> Ended:
+    def _played(self) -> LaneResult:
         duty, part = self._duty, self._part()
         told = self._commands.get()
-        if isinstance(told, GiveUp):
-            return Ended(self.lane)
+        if isinstance(told, AbortLane):
+            return LaneResult(self.lane)
         place = self._keys.join_lane(
             told.address,
             self.lane.partition,
@@ -118,13 +128,13 @@ class _Run:
                 place.abort(_GIVEN_UP)
                 place.close()
                 raise PeerStopped(_GIVEN_UP)
-        played = play_lane(place, duty.laned, self.lane, duty.laned.task.programs, part, wait=duty.wait)
-        return Ended(self.lane, played.result, claims=played.settled)
+        played = run_lane(place, duty.laned, self.lane, duty.laned.task.programs, part, wait=duty.wait)
+        return LaneResult(self.lane, played.result, claims=played.settled)
 
-    def _part(self) -> Part | None:
+    def _part(self) -> LanePart | None:
         duty, taken = self._duty, self._taken
         if duty.schema is None or taken.folder is None:
             return None
-        table = Spool.open(taken.folder, duty.schema).partition(self.lane.partition)
+        table = PartitionedTable.open(taken.folder, duty.schema).partition(self.lane.partition)
         model, task = duty.model, duty.laned.task
-        return Part(table, taken.people, lambda rows: model.summands(duty.name, rows, task))
+        return LanePart(table, taken.people, lambda rows: model.summands(duty.name, rows, task))

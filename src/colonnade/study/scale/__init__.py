@@ -1,8 +1,14 @@
 """What a study of many rows would take: constants of a machine, a model of the work, and how to measure the first."""
 
-from colonnade.study.scale.constants import BUILT_IN as BUILT_IN, Constants as Constants, Measured as Measured
-from colonnade.study.scale.model import Estimate as Estimate, Fleet as Fleet, estimate as estimate
-from colonnade.study.scale.workload import (
+from colonnade.study.scale.constants import (
+    BUILT_IN as BUILT_IN,
+    MachineBenchmark as MachineBenchmark,
+    MachineConstants as MachineConstants,
+)
+from colonnade.study.scale.cost_model import (
+    RunTimeEstimate as RunTimeEstimate,
+    WorkerFleet as WorkerFleet,
+    estimate as estimate,
     why_not_parted as why_not_parted,
     work_of_study as work_of_study,
     work_of_task as work_of_task,

@@ -12,7 +12,7 @@ from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import StudyError
-from colonnade.models.files import write_whole
+from colonnade.models.serialization import write_whole
 
 FORMAT = "colonnade bench"
 VERSION = 2
@@ -23,7 +23,7 @@ _MOST_MEMORY = 1 << 40
 
 
 @dataclass(frozen=True)
-class Constants:
+class MachineConstants:
     """Seconds of one core, unless said otherwise; a number is a cell, or a number on shares modulo one prime."""
 
     csv_row: float
@@ -97,10 +97,10 @@ UNITS: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class MachineBenchmark:
     """Constants, and where they come from."""
 
-    constants: Constants
+    constants: MachineConstants
     made: str
     """When, as ISO 8601; empty for those that are built in."""
     processors: int
@@ -125,11 +125,11 @@ class Measured:
         write_whole(path, (json.dumps(self.to_dict(), indent=2) + "\n").encode())
 
     @classmethod
-    def load(cls, path: Path) -> Measured:
+    def load(cls, path: Path) -> MachineBenchmark:
         """Read a file; whatever is wrong with it is one sentence."""
         try:
             held = reading.read_json(path, _MOST_BYTES)
-        except reading.Unreadable as error:
+        except reading.UnreadableFile as error:
             raise StudyError(f"{path} cannot be used as constants: {error} [ST582]") from None
         if not isinstance(held, dict) or held.get("format") != FORMAT:
             raise StudyError(f"{path} is not a file that `colonnade bench` has written [ST583]")
@@ -141,9 +141,9 @@ class Measured:
             raise StudyError(f"{path} is damaged ({error}): run `colonnade bench` again [ST585]") from None
 
     @classmethod
-    def _of(cls, held: Mapping[str, Any]) -> Measured:
+    def _of(cls, held: Mapping[str, Any]) -> MachineBenchmark:
         given = held["constants"]
-        names = [one.name for one in fields(Constants)]
+        names = [one.name for one in fields(MachineConstants)]
         if not isinstance(given, dict) or sorted(given) != sorted(names):
             raise ValueError("constants are missing, or there are others [VA214]")
         for name in names:
@@ -158,7 +158,7 @@ class Measured:
         if not isinstance(quick, bool) or not all(isinstance(text, str) and 0 < len(text) <= 100 for text in texts):
             raise ValueError("it does not say where it comes from [VA217]")
         datetime.fromisoformat(texts[0])
-        values = Constants(**{name: float(given[name]) for name in names})
+        values = MachineConstants(**{name: float(given[name]) for name in names})
         return cls(values, texts[0], processors, texts[1], texts[2], quick)
 
 
@@ -172,8 +172,8 @@ def in_words(name: str, value: float) -> str:
     return f"{value / 1e-12:.3g} ps" if not math.isclose(value, 0) else "0 s"
 
 
-BUILT_IN = Measured(
-    Constants(
+BUILT_IN = MachineBenchmark(
+    MachineConstants(
         csv_row=5e-7,
         csv_cell=6.2e-7,
         parquet_row=4.9e-7,

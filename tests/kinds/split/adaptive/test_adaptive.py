@@ -21,8 +21,8 @@ from colonnade.kinds.split.adaptive.steps import Steps
 from colonnade.kinds.split.adaptive.task import UNPROTECTED, Adaptive, Sender
 from colonnade.kinds.split.learned_heads import SoftmaxHead
 from colonnade.privacy import Statement, Trust
-from colonnade.privacy.additive import AdditiveNoise
-from colonnade.protocols.messages import NOISE_UNIT
+from colonnade.privacy.noise_laws import AdditiveNoise
+from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from tests.kinds.split.adaptive.stand_ins import adaptive_task, head_of, people
@@ -97,7 +97,7 @@ def test_nothing_is_promised_to_those_who_see_messages() -> None:
     assert "rescaling" not in adaptive_task(rescale=False).reason
     assert adaptive_task(**MODES["unprotected"]).reason.startswith("not protected: ")
     assert task.facts["guarantee"] == task.reason
-    refused(StudyError, "ST419", task.calibrated, [])
+    refused(StudyError, "ST419", task.calibrate, [])
     refused(StudyError, "ST419", task.adjustable, None)
 
 

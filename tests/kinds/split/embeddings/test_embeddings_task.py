@@ -25,12 +25,12 @@ from colonnade.kinds.split.embeddings.task import GRADIENT_BITS, Embeddings, New
 from colonnade.kinds.split.embeddings.updates import Steps
 from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
-from colonnade.privacy.additive import AdditiveNoise
-from colonnade.privacy.events import innermost
-from colonnade.privacy.noise.response import odds_for
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from colonnade.privacy.events import unwrap
+from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
+from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.releases import DiscreteGaussianRelease, NonPrivate
-from colonnade.privacy.routes.gaussian import gaussian_epsilon, gaussian_mu
-from colonnade.protocols.messages import NOISE_UNIT
+from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from research.bounds import noise_deviation, split_noise, two_stage_mu_squared
@@ -64,7 +64,7 @@ def test_calibrated_noise_matches_the_vectors(case: dict[str, Any]) -> None:
     frozen = case["share_embed"] == 1
     how: dict[str, Any] = {} if frozen else {"training": "rounds", "epochs": case["epochs"], "share": Fraction(1, 2)}
     task = embeddings_task(releases=case["epochs"], **how)
-    task = task.calibrated(parse_budgets({"bank": case["eps"]}, case["delta"], task.trust))
+    task = task.calibrate(parse_budgets({"bank": case["eps"]}, case["delta"], task.trust))
     assert _sigmas(task) == pytest.approx((case["sigma_h"], float(case["sigma_g"])), rel=1e-5)
     assert task.deviation("shop") == pytest.approx(case["noise_std_embed_t1"], rel=1e-5)
     assert float(embeddings_mu_squared(case["epochs"], *_sigmas(task))) == pytest.approx(mu**2, rel=1e-5)
@@ -97,7 +97,7 @@ def test_a_frozen_encoder_releases_once_or_twice_and_senseless_noise_is_refused(
 
 @pytest.mark.parametrize("case", VECTORS["rr"])
 def test_told_labels_cost_what_randomised_response_costs(case: dict[str, Any]) -> None:
-    task = embeddings_task(training="labels", classes=case["K"], label_odds=odds_for(case["eps"]))
+    task = embeddings_task(training="labels", classes=case["K"], label_odds=odds_of_epsilon(case["eps"]))
     odds = task.labels_event.odds
     assert float(odds / (odds + case["K"] - 1)) == pytest.approx(case["p_true"], rel=1e-9)
     assert Statement.of(task.events, task.trust, 1e-5).epsilon("shop") == pytest.approx(case["eps"], rel=1e-4)
@@ -122,7 +122,7 @@ def test_every_update_is_charged_as_often_as_a_person_takes_part_and_never_sent(
 @pytest.mark.parametrize("training", ["none", "labels", "rounds"])
 def test_an_embedding_moves_by_twice_its_clip_in_whole_numbers(training: str) -> None:
     task = embeddings_task(training=training, senders=(Sender("shop", 5, 0.3, 6),), bits=10)
-    once: Any = innermost(task.embedding_event("shop"))
+    once: Any = unwrap(task.embedding_event("shop"))
     assert (type(once), once.dimension) == (DiscreteGaussianRelease, 30 * 5)
     assert once.replace_l2_squared == 4 * math.floor(Fraction(0.3) * 1024) ** 2
 
@@ -146,13 +146,13 @@ def test_labels_without_protection_are_said_to_have_none_and_do_not_change_the_n
     told = embeddings_task(training="labels")
     assert isinstance(told.labels_event, NonPrivate)
     budgets = parse_budgets(2.0, 1e-5, told.trust)
-    calibrated = told.calibrated(budgets)
+    calibrated = told.calibrate(budgets)
     statement = Statement.of(calibrated.events, told.trust, 1e-5)
     assert math.isinf(statement.epsilon("shop"))
     assert 1.9 < statement.epsilon("bank") <= 2
-    hidden = replace(told, label_odds=odds_for(1.0)).calibrated(budgets)
+    hidden = replace(told, label_odds=odds_of_epsilon(1.0)).calibrate(budgets)
     assert hidden.noise == calibrated.noise
-    refused(PrivacyError, "PR020", replace(told, label_odds=odds_for(3.0)).calibrated, budgets)
+    refused(PrivacyError, "PR020", replace(told, label_odds=odds_of_epsilon(3.0)).calibrate, budgets)
 
 
 def test_what_random_answers_shorten_is_stretched_again() -> None:
@@ -165,7 +165,7 @@ def test_what_random_answers_shorten_is_stretched_again() -> None:
 
 def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
     trust, senders = embeddings_task().trust, embeddings_task().senders
-    noised = NewEmbeddings(trust, "bank", senders, 100).calibrated(parse_budgets(4.0, 1e-6, trust))
+    noised = NewEmbeddings(trust, "bank", senders, 100).calibrate(parse_budgets(4.0, 1e-6, trust))
     assert noised.rows_stated is None
     assert noised.deviation("shop") == pytest.approx(VECTORS["afe"][3]["noise_std_embed_t1"], rel=1e-5)
     clear = NewEmbeddings(trust, "bank", senders, 100, new="clear")
@@ -199,7 +199,7 @@ def test_tasks_that_make_no_sense_are_refused_in_a_sentence(changes: dict[str, A
 
 
 def test_noise_that_does_not_fit_is_refused_before_the_run() -> None:
-    refused(CapacityError, "CA024", embeddings_task().calibrated, parse_budgets({"bank": 1e-12}, 1e-12))
+    refused(CapacityError, "CA024", embeddings_task().calibrate, parse_budgets({"bank": 1e-12}, 1e-12))
 
 
 def test_every_public_value_is_in_the_agreement() -> None:
@@ -334,7 +334,7 @@ def test_new_people_are_told_by_the_encoder_and_scale_of_before(new: Any) -> Non
 
 
 def test_what_does_not_fit_the_study_is_refused_before_anything_is_sent() -> None:
-    task = embeddings_task(training="labels", label_odds=odds_for(1.0))
+    task = embeddings_task(training="labels", label_odds=odds_of_epsilon(1.0))
     ids, held, labels = [f"p{i:03d}" for i in range(30)], encoders(task)["shop"], labels_of(task)
     wrong: list[tuple[str, Any, tuple[Any, ...]]] = [
         ("shop", StudyError, (held, ids[:29], None)),
@@ -451,7 +451,7 @@ def test_as_much_noise_is_drawn_as_is_charged(schedule: dict[str, Any], monkeypa
     monkeypatch.setattr(AdditiveNoise, "draw", watched)
     kit.results(task, parts(task))
     for event in task.embedding_events:
-        once: Any = innermost(event)
+        once: Any = unwrap(event)
         ((_, variance),) = once.shares
         charged[variance] += once.dimension * getattr(event, "times", 1)
     assert drawn == charged

@@ -13,7 +13,7 @@ import numpy as np
 from colonnade.kinds.synthesis.mixture import started
 from colonnade.kinds.synthesis.mixture.started import StartedMixture
 from colonnade.kinds.synthesis.mixture.task import Mixture
-from colonnade.kinds.tables.marginals.published import NoisyMarginals
+from colonnade.kinds.tables.release import NoisyMarginals
 from colonnade.randomness import Stream
 from tests.kinds.synthesis.mixture.learners import Array, Flags, mixture_task
 from tests.support import protocols as kit

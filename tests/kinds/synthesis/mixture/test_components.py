@@ -21,9 +21,9 @@ from colonnade.kinds.synthesis.mixture.model import MixtureModel
 from colonnade.kinds.synthesis.mixture.starting import merged, start_from
 from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
 from colonnade.tables.columns import category, flag, number
-from colonnade.tables.decode import decode
+from colonnade.tables.encoding import decode
 from colonnade.tables.schema import Schema
-from colonnade.testing.seeded import seeded
+from colonnade.testing import seeded
 from research.reproduce.centralised import Clipping, centralised, noiseless_sums
 from tests.support.errors import refused
 
@@ -44,7 +44,7 @@ FAMILIES = {"visits": "bins:4", "height": "gaussian:20"}
 def encoded(rng: np.random.Generator, rows: int) -> NDArray[np.float64]:
     """Rows as the encoder would leave them; some have no city."""
     found = np.zeros((rows, SCHEMA.encoded_width))
-    places = {name: place.start for name, place in SCHEMA.places.items()}
+    places = {name: place.start for name, place in SCHEMA.encoded_slices.items()}
     found[:, places["age"]] = rng.uniform(-1, 1, rows)
     found[:2, places["age"]] = (-1, 1)[:rows]
     city = rng.integers(0, 6, rows)
@@ -75,7 +75,7 @@ def drawn(seed: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 @settings(max_examples=25, deadline=None)
 def test_log_densities_are_those_of_scipy(seed: int) -> None:
     rows, parameters = drawn(seed, 0.5)  # so that scipy's masses of far cells are not rounded to zero
-    by_column = {name: rows[:, place] for name, place in SCHEMA.places.items()}
+    by_column = {name: rows[:, place] for name, place in SCHEMA.encoded_slices.items()}
     expected = np.zeros((len(rows), len(parameters)))
     for k, row in enumerate(parameters):
         at = {name: row[place] for name, place in OWN.places.items()}
@@ -116,7 +116,7 @@ def test_whether_cells_may_be_missing_follows_from_the_schema_and_not_from_cells
     for column in (number(0, 100, missing="none"), category(["x", "y"], missing="none"), category(["x", "y"])):
         schema = Schema({"age": number(0, 100), "other": column})
         full, gone = np.zeros((2, 3, schema.encoded_width))
-        at = schema.places["other"].start
+        at = schema.encoded_slices["other"].start
         if column.kind == "category":
             full[:, at] = gone[1:, at] = 1
         else:
@@ -185,15 +185,15 @@ def test_one_component_without_noise_has_the_moments_of_the_rows() -> None:
     statistics = [learned.statistics[0].read(rows)]
     learned.step(expected_sums(statistics, model.log_joint([rows], learned.parameters)))
     found = learned.parameters[0, 1:]
-    city = rows[:, SCHEMA.places["city"]].sum(axis=0)
+    city = rows[:, SCHEMA.encoded_slices["city"]].sum(axis=0)
     np.testing.assert_allclose(np.exp(found[own.places["city"]]), (city + 1) / (city.sum() + 5), rtol=1e-9)
-    member = rows[:, SCHEMA.places["member"]].mean()
+    member = rows[:, SCHEMA.encoded_slices["member"]].mean()
     assert 1 / (1 + np.exp(-found[own.places["member"]][0])) == pytest.approx(member, abs=1e-3)
     left, right = np.exp(found[own.places["age"]])
     share = INSIDE + (1 - 2 * INSIDE) * (rows[:, 0] + 1) / 2
     assert left / (left + right) == pytest.approx(share.mean(), rel=1e-9)
     assert left * right / ((left + right) ** 2 * (left + right + 1)) == pytest.approx(share.var(), rel=1e-9)
-    height = (rows[:, SCHEMA.places["height"]][:, 0] + 1) / 2
+    height = (rows[:, SCHEMA.encoded_slices["height"]][:, 0] + 1) / 2
     np.testing.assert_allclose(found[own.places["height"]], [height.mean(), np.log(height.std())], rtol=1e-6)
 
 
@@ -298,7 +298,7 @@ def begun(model: MixtureModel, rounds: int = 3, rate: float = 0.5, learning_rate
 def test_two_groups_of_people_are_found(clipping: Clipping) -> None:
     """Members are of the same sort, and older than others."""
     rows, likely = encoded(np.random.default_rng(1), 600), {}
-    member, sort = SCHEMA.places["member"].start, SCHEMA.places["sort"].start
+    member, sort = SCHEMA.encoded_slices["member"].start, SCHEMA.encoded_slices["sort"].start
     rows[:, member] = rows[:, sort] = rows[:, 0] > 0
     rows[:, sort + 1] = rows[:, 0] <= 0
     cells = [own.read(held) for own, held in zip(OWNS, halves(rows), strict=True)]
@@ -353,15 +353,15 @@ def test_made_up_people_have_the_chances_of_the_mixture() -> None:
     weights = np.exp(MEAN[:, 0]) / np.exp(MEAN[:, 0]).sum()
     slack = 6 / np.sqrt(rows)
     member = weights @ (1 / (1 + np.exp(-MEAN[:, 1:][:, OWN.places["member"]][:, 0])))
-    assert abs(found[:, SCHEMA.places["member"]].mean() - member) < slack
+    assert abs(found[:, SCHEMA.encoded_slices["member"]].mean() - member) < slack
     for name in ("city", "sort"):
         logits = MEAN[:, 1:][:, OWN.places[name]]
         chances = weights @ (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
-        np.testing.assert_allclose(found[:, SCHEMA.places[name]].mean(axis=0), chances, atol=slack)
+        np.testing.assert_allclose(found[:, SCHEMA.encoded_slices[name]].mean(axis=0), chances, atol=slack)
     shapes = np.exp(MEAN[:, 1:][:, OWN.places["age"]])
     share = INSIDE + (1 - 2 * INSIDE) * (found[:, 0] + 1) / 2
     assert abs(share.mean() - weights @ (shapes[:, 0] / shapes.sum(axis=1))) < slack
-    cells = np.minimum((found[:, SCHEMA.places["height"]][:, 0] + 1) / 2 * 20, 19).astype(int)
+    cells = np.minimum((found[:, SCHEMA.encoded_slices["height"]][:, 0] + 1) / 2 * 20, 19).astype(int)
     ends = np.r_[-np.inf, np.arange(1, 20) / 20, np.inf]
     middle, spread = MEAN[:, 1:][:, OWN.places["height"]].T
     masses = sum(

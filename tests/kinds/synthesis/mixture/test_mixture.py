@@ -16,25 +16,25 @@ import pytest
 from scipy.stats import binom
 
 from colonnade.audit import games, registry
-from colonnade.audit.verdict import judge
+from colonnade.audit.registry import judge
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError, StudyError
 from colonnade.kinds.synthesis.mixture import programs, seat
 from colonnade.kinds.synthesis.mixture.responsibilities import error, in_the_clear
 from colonnade.kinds.synthesis.mixture.sizes import OVERFLOW
 from colonnade.kinds.synthesis.mixture.started import StartedMixture
 from colonnade.kinds.synthesis.mixture.task import Mixture
-from colonnade.kinds.tables.marginals import programs as marginals
-from colonnade.kinds.tables.marginals.published import NoisyMarginals
-from colonnade.mpc import Hand, Shares
-from colonnade.privacy import Observer, PoissonSampled, Repeated, epsilon, parse_budgets
+from colonnade.kinds.tables import programs as marginals
+from colonnade.kinds.tables.release import NoisyMarginals
+from colonnade.mpc import ShareEngine, Shares
+from colonnade.privacy import Observer, PoissonSampled, RepeatedRelease, epsilon, parse_budgets
 from colonnade.privacy.events import views
 from colonnade.protocols import roles
-from colonnade.protocols.batches import batches
+from colonnade.protocols.iteration import iterate_batches
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
 from colonnade.randomness import Stream
-from colonnade.tables.places import Places
-from colonnade.testing.seeded import seeded
+from colonnade.tables.slots import RowSlots
+from colonnade.testing import seeded
 from colonnade.wire import codec
 from tests.kinds.synthesis.mixture import learners, starts
 from tests.kinds.synthesis.mixture.learners import Flags, clipping_error, dealt_in, flags, mixture_task
@@ -65,7 +65,9 @@ def check_rounds(task, found, tables, secret):
     for name in task.hearers:
         learner = Flags(task)
         assert len(found[name].seen) == task.rounds
-        for batch, state, sums in zip(batches(task, rows, secret), found[name].states, found[name].seen, strict=True):
+        for batch, state, sums in zip(
+            iterate_batches(task, rows, secret), found[name].states, found[name].seen, strict=True
+        ):
             learner.restore(state)
             dealt = dealt_in(task, learner, tables, batch)
             difference = np.abs(sums.reshape(-1) * task.gamma - programs.reference(dealt, task))
@@ -99,7 +101,7 @@ def test_every_round_equals_its_reference_within_the_stated_units(widths, seats,
 def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
     task = mixture_task(rounds=3)
     drawn = kit.noise_drawn(monkeypatch, programs)
-    monkeypatch.setattr(programs, "batches", lambda task, rows, drawn: iter([np.arange(0)] * task.rounds))
+    monkeypatch.setattr(programs, "iterate_batches", lambda task, rows, drawn: iter([np.arange(0)] * task.rounds))
     found = execute(task, flags(task, 20))
     assert len(drawn) == len(task.owners)
     opened = np.array(found["o0"].seen).reshape(task.rounds, -1) * task.gamma
@@ -113,7 +115,7 @@ def test_a_simulation_takes_the_steps_of_the_reference(vectors, monkeypatch):
     task = mixture_task(vectors=vectors, rounds=4)
     tables, again = flags(task, 40), Flags(task)
     learner = programs.simulate(tables, task, Flags(task), Stream(bytes(32)))
-    for batch in batches(task, 40, Stream(bytes(32)).bytes(32)):
+    for batch in iterate_batches(task, 40, Stream(bytes(32)).bytes(32)):
         again.step(programs.in_people(programs.reference(dealt_in(task, again, tables, batch), task), task))
     assert np.array_equal(learner.state, again.state)
     assert len(learner.seen) == 4
@@ -146,11 +148,11 @@ def test_without_renormalisation_small_densities_are_lost(monkeypatch):
 def test_what_is_revealed_is_priced_for_every_observer(sampling):
     task = mixture_task(sampling=sampling, rounds=8)
     (event,) = task.events
-    assert (type(event), task.openings) == (Repeated, {event: 8})
+    assert (type(event), task.openings) == (RepeatedRelease, {event: 8})
     assert event.times == {"poisson": 8, "disjoint": 2, "all": 8}[sampling]
     if sampling == "poisson":
         assert (type(event.event), event.event.rate, event.event.coins) == (PoissonSampled, Fraction(1, 4), task.owners)
-    calibrated = task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
+    calibrated = task.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
     assert calibrated.noise > task.noise
     observers = (Observer.analyst(), Observer.party("o0"))
     analyst, party = (epsilon(views(calibrated.events, each, task.trust), 1e-5).epsilon for each in observers)
@@ -165,7 +167,7 @@ def test_a_drawn_batch_has_room_and_one_beyond_it_ends_the_study(monkeypatch):
         assert room % 64 == 0
         assert binom.sf(room, rows, task.threshold / 2**32) <= OVERFLOW
         assert room < 2 * batch + 128
-    monkeypatch.setattr(programs, "batches", lambda task, rows, drawn: iter([np.arange(rows)] * task.rounds))
+    monkeypatch.setattr(programs, "iterate_batches", lambda task, rows, drawn: iter([np.arange(rows)] * task.rounds))
     task = mixture_task(rows=400, batch=3)
     refused(ProtocolError, "MS039", execute, task, flags(task, 400))
 
@@ -179,7 +181,9 @@ def test_messages_do_not_tell_how_many_people_are_in_a_batch(security, vectors, 
     task = kit.active(task) if security == "active" else task
     sizes = []
     for people in (0, 33):
-        monkeypatch.setattr(programs, "batches", lambda task, rows, drawn, n=people: iter([np.arange(n)] * task.rounds))
+        monkeypatch.setattr(
+            programs, "iterate_batches", lambda task, rows, drawn, n=people: iter([np.arange(n)] * task.rounds)
+        )
         log: kit.Log = {}
         execute(task, flags(task, 70), log=log)
         sizes.append({ends: [(kind, len(codec.encode(fields))) for kind, fields in said] for ends, said in log.items()})
@@ -206,13 +210,13 @@ def test_statistics_are_computed_once(changes, monkeypatch):
 def test_the_distance_of_masks_is_what_the_arithmetic_adds_up(joint_clip, monkeypatch):
     """For one row; the arithmetic counts all places of a batch. Of joint clipping it is a bound."""
     engines = []
-    real = seat.FixedPoint
+    real = seat.FixedPointEngine
 
     def made(*given):
         engines.append(real(*given))
         return engines[-1]
 
-    monkeypatch.setattr(seat, "FixedPoint", made)
+    monkeypatch.setattr(seat, "FixedPointEngine", made)
     task = mixture_task(joint_clip=joint_clip)
     execute(task, flags(task, 40))
     places = task.room(40) * task.rounds
@@ -249,7 +253,7 @@ def test_rows_that_a_task_does_not_take_are_refused():
     for changes, raised in (({}, "rows, of which"), ({"rows_at_most": 50}, "rows_at_most")):
         task = mixture_task(rounds=1, **changes)
         refused(CapacityError, "CA030", task.rows_limit, raised, execute, task, flags(task, 200))
-    places = Places(np.arange(20), 30, bytes(16))
+    places = RowSlots(np.arange(20), 30, bytes(16))
     hidden = {owner: kit.Rows(rows, places=places) for owner, rows in flags(task, 20).items()}
     refused(StudyError, "ST531", execute, task, hidden)
     with raises(CapacityError, "CA025"):
@@ -299,16 +303,16 @@ def test_every_checked_round_equals_its_reference(widths, seats, threshold, chan
 
     def known(task, rows, secret):
         drawn.add(secret)
-        return batches(task, rows, secret)
+        return iterate_batches(task, rows, secret)
 
     kit.no_noise(monkeypatch)
-    monkeypatch.setattr(programs, "batches", known)
+    monkeypatch.setattr(programs, "iterate_batches", known)
     found = execute(task, tables)
     (secret,) = drawn
     check_rounds(task, found, tables, secret)
 
 
-class SpendsFirst(Hand):
+class SpendsFirst(ShareEngine):
     """It notes whether the budget was marked as spent when it learned a coin for the first time."""
 
     spent: ClassVar[dict[str, bool]] = {}
@@ -317,23 +321,23 @@ class SpendsFirst(Hand):
         self.spent.setdefault(self.name, self._before_sharing is None)
         return super().coin(tell)
 
-    def hear_coin(self):
+    def receive_coin(self):
         self.spent.setdefault(self.name, self._before_sharing is None)
-        return super().hear_coin()
+        return super().receive_coin()
 
 
 def test_the_budget_is_spent_before_anybody_knows_the_batches(monkeypatch):
     """Whoever leaves because it dislikes them has not had them drawn for nothing."""
     task = active((1, 1, 1, 1), UNSEATED, rounds=1)
     monkeypatch.setattr(SpendsFirst, "spent", {})
-    monkeypatch.setattr(roles, "Hand", SpendsFirst)
+    monkeypatch.setattr(roles, "ShareEngine", SpendsFirst)
     execute(task, flags(task, 70))
     assert SpendsFirst.spent == dict.fromkeys(task.hearers, True)
 
 
 def deviating(where, which, calls):
     """The second owner's seat deviates once, at this call: in lowering degrees, or in what it tells of its share."""
-    real = getattr(Hand, where)
+    real = getattr(ShareEngine, where)
 
     def wrong(self, shares):
         if self.name == "o1":
@@ -361,7 +365,7 @@ def opened(monkeypatch):
 @pytest.mark.parametrize("vectors", ["statistics", pytest.param("linear", marks=pytest.mark.slow)])
 def test_a_seat_that_deviates_once_is_caught_before_sums_are_opened(where, which, vectors, opened, monkeypatch):
     task, calls = active((2, 3), vectors=vectors, rounds=1), []
-    monkeypatch.setattr(Hand, where, deviating(where, which, calls))
+    monkeypatch.setattr(ShareEngine, where, deviating(where, which, calls))
     refused(ColonnadeError, "SH006|SH015", execute, task, flags(task, 70))
     assert len(calls) > which
     assert not opened
@@ -431,7 +435,7 @@ SAMPLED = ({"sampling": "all"}, {"sampling": "disjoint"}, {"sampling": "poisson"
 )
 def test_both_events_are_paid_for_and_calibrated_together(changes, budget):
     draft = started_task(rounds=20, **changes)
-    task = draft.calibrated(parse_budgets(budget, 1e-5, draft.trust))
+    task = draft.calibrate(parse_budgets(budget, 1e-5, draft.trust))
     assert task.events == (task.stages[0].event, task.stages[1].event)
     assert task.openings == {task.events[0]: 1, task.events[1]: 20}
     (who, allowed), trust = *budget.items(), task.trust
@@ -445,7 +449,7 @@ def test_both_events_are_paid_for_and_calibrated_together(changes, budget):
 @pytest.mark.parametrize("share", [Fraction(1, 20), Fraction(2, 3)])
 def test_the_marginals_take_the_share_that_was_asked_for(share):
     draft = replace(started_task(sampling="all", rounds=5), share=share)
-    task = draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
+    task = draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
     first, second = task.stages
     prices = [first.sensitivity.l2_squared / first.noise, 5 * second.sensitivity.l2_squared / second.noise]
     assert prices[0] / sum(prices) == pytest.approx(float(share), rel=1e-3)
@@ -484,7 +488,7 @@ def test_what_does_not_fit_together_is_refused():
 def priced():
     """Half of the price for either."""
     draft = replace(started_task((1, 1, 1), sampling="all", rounds=2, components=2), share=Fraction(1, 2))
-    return draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
+    return draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
 
 
 def test_an_attacker_who_sees_both_learns_what_both_events_promise(priced):

@@ -23,13 +23,13 @@ from colonnade.kinds.synthesis.mixture.integers import bounded, densities, shrin
 from colonnade.kinds.synthesis.mixture.learner import Linear
 from colonnade.kinds.synthesis.mixture.responsibilities import Precision, error, in_the_clear, on_shares
 from colonnade.kinds.synthesis.sensitivity import mixture_sensitivity, responsibilities_square, vector_square
-from colonnade.mpc import Committee, Hand
-from colonnade.mpc.fixed.arithmetic import FixedPoint
-from colonnade.mpc.fixed.masks import system_for
+from colonnade.mpc import Committee, ShareEngine
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
+from colonnade.mpc.fixed_point.masks import residue_system_for
 from colonnade.privacy import Observer, accountant, parse_budgets
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from colonnade.privacy.events import views
-from colonnade.privacy.routes.gaussian import gaussian_epsilon, gaussian_mu
-from colonnade.wire import Room
+from colonnade.wire import InMemoryNetwork
 from research.bounds import noise_ratio
 from tests.kinds.synthesis.mixture.learners import clipping_error, mixture_task
 from tests.support.errors import refused
@@ -173,13 +173,13 @@ def opened(dealt, precision, threshold=1, squares=(), joint=None):
     """What seats find on shares, opened; the first seat deals everything."""
     seats = tuple(f"s{i}" for i in range(2 * threshold + 1))
     bits = max(bits for _, bits in precision.hidden_bits + (joint.hidden_bits if joint else ()))
-    committee = Committee(seats, threshold, system_for(bits, len(seats), threshold))
-    room = Room(seats)
+    committee = Committee(seats, threshold, residue_system_for(bits, len(seats), threshold))
+    room = InMemoryNetwork(seats)
 
     def work(name):
         place = room.place(name)
-        hand = Hand(name, committee, {peer: place.channel(peer) for peer in place.peers})
-        engine = FixedPoint(hand, precision.fraction)
+        hand = ShareEngine(name, committee, {peer: place.channel(peer) for peer in place.peers})
+        engine = FixedPointEngine(hand, precision.fraction)
         shares = [hand.deal(each) if name == "s0" else hand.receive("s0", each.shape) for each in dealt]
         result = on_shares(engine, [engine.from_shares(s, 1 << precision.fraction) for s in shares], precision)
         if joint:

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.privacy import Event, NonPrivate, Sensitivity, Trust
-from colonnade.privacy.additive import USUAL, AdditiveNoise
-from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.on_shares import LARGEST_MESSAGE, JointSumTask, OnShares
-from colonnade.protocols.task import Programs
+from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise
+from colonnade.protocols.committee_task import LARGEST_MESSAGE, CommitteeTask, JointSumTask
+from colonnade.protocols.cost import WORD, ShareCounts
+from colonnade.protocols.task import TaskPrograms
 
 THEOREM = "joint-prediction"
 PROTOCOL = "scores 1"
@@ -20,7 +20,7 @@ _NAMED = 4
 
 
 @dataclass(frozen=True)
-class Part:
+class ScorePart:
     """One owner's part of the scores: its least and largest whole number in each class."""
 
     owner: str
@@ -51,7 +51,7 @@ class Scores(JointSumTask):
     together, 0 for exact scores. ``names`` are the encoded columns and ``model`` is a digest of the weights.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ScorePart, ...]
     trust: Trust
     to: str
     gamma: int
@@ -60,10 +60,10 @@ class Scores(JointSumTask):
     names: tuple[str, ...] = ()
     model: str = ""
 
-    programs = Programs("colonnade.kinds.prediction.scores.programs")
-    law = USUAL
+    programs = TaskPrograms("colonnade.kinds.prediction.scores.programs")
+    law = DEFAULT_LAW
     noise_on = "a score"
-    why_not_lanes = OnShares.why_not_lanes
+    why_not_lanes = CommitteeTask.why_not_lanes
     width = 0
     answered: ClassVar[tuple[Any, ...]] = ()  # nobody answers with levels
     one_by_one = True
@@ -116,12 +116,12 @@ class Scores(JointSumTask):
         """The noise of all dealers on a score."""
         return AdditiveNoise(self.law, self.noise, self.dealers)
 
-    def part(self, owner: str) -> Part:
+    def part(self, owner: str) -> ScorePart:
         """The bounds of one owner's summand."""
         return self.parts[self.owners.index(owner)]
 
     @property
-    def dealt(self) -> tuple[Part, ...]:
+    def dealt(self) -> tuple[ScorePart, ...]:
         """The summands that are shared."""
         return tuple(part for part in self.parts if part.owner != self.to)
 
@@ -184,10 +184,10 @@ class Scores(JointSumTask):
         """Standard deviation of the noise on one score."""
         return self.additive.deviation / self.gamma
 
-    def cells(self, name: str, rows: int) -> Cells:
+    def cells(self, name: str, rows: int) -> ShareCounts:
         """How many numbers a participant shares, holds shares of, and sends shares of."""
         cells, seated = rows * self.classes, name in self.trust.committee
-        return Cells(
+        return ShareCounts(
             dealt=cells if name in self.dealers else 0,
             held=cells * len(self.dealers) if seated else 0,
             opened=cells if seated and name != self.to else 0,

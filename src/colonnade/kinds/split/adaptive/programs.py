@@ -18,12 +18,12 @@ from colonnade.kinds.split.adaptive import vocabulary
 from colonnade.kinds.split.adaptive.sides import ActiveSide, HeadLearner, PassiveSide, noised
 from colonnade.kinds.split.adaptive.task import Adaptive
 from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
-from colonnade.protocols.messages import own_noise
+from colonnade.message_schema import receive_message
+from colonnade.protocols.iteration import NoiseSampler, RoundCounter
+from colonnade.protocols.message_task import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.rounds import Draw, Rounds
-from colonnade.protocols.rows import Listed, agree_on_rows, compare_rows
+from colonnade.protocols.rows import IdentifiedRows, agree_on_rows, compare_rows
 from colonnade.randomness import Stream, new_key
-from colonnade.received import received
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class Said:
 Watch = Callable[[Said], None]
 
 
-def owner(me: Owner, encoder: Learner | None, rows: Listed, task: Adaptive, head: HeadLearner | None = None) -> Outcome:
+def owner(
+    me: Owner, encoder: Learner | None, rows: IdentifiedRows, task: Adaptive, head: HeadLearner | None = None
+) -> Outcome:
     """An owner's program; the active party gives its head, and an encoder only if it has columns."""
     _check(me, rows, task, head)
     side = _side(me, encoder, task, head)
@@ -74,9 +76,9 @@ def _active(me: Owner, side: ActiveSide, task: Adaptive) -> Outcome:
     key, event = new_key(), task.slopes_event
     for name in task.passives:
         me.link(name).send("shuffle", key=key)
-    for places in Rounds(list(batches(task, key)), me.progress, "round", every=task.batches):
+    for places in RoundCounter(list(batches(task, key)), me.progress, "round", every=task.batches):
         told = {
-            name: me.receive_told(name, "embeddings", len(places) * task.sender(name).width, task.bound)
+            name: me.receive_message(name, "embeddings", len(places) * task.sender(name).width, task.bound)
             for name in task.passives
         }
         with me.meter.phase("head"):
@@ -86,13 +88,16 @@ def _active(me: Owner, side: ActiveSide, task: Adaptive) -> Outcome:
     return Outcome(tuple(side.losses))
 
 
-def _passive(me: Owner, side: PassiveSide, task: Adaptive, draw: Draw) -> Outcome:
-    key, event = received(me.link(task.active), task.active, vocabulary.SHUFFLE)["key"], task.embeddings_event(me.name)
-    for places in Rounds(list(batches(task, key)), me.progress, "round", every=task.batches):
+def _passive(me: Owner, side: PassiveSide, task: Adaptive, draw: NoiseSampler) -> Outcome:
+    key, event = (
+        receive_message(me.link(task.active), task.active, vocabulary.SHUFFLE)["key"],
+        task.embeddings_event(me.name),
+    )
+    for places in RoundCounter(list(batches(task, key)), me.progress, "round", every=task.batches):
         with me.meter.phase("embed"):
             told = noised(side.embeddings(places), me.name, task, draw)
         me.tell((task.active,), "embeddings", told, event=event)
-        numbers = me.receive_told(task.active, "slopes", told.size, task.bound)
+        numbers = me.receive_message(task.active, "slopes", told.size, task.bound)
         with me.meter.phase("learn"):
             side.learn(_real(numbers, me.name, task))
     return Outcome(factors={me.name: side.factor})
@@ -112,7 +117,7 @@ def simulate(
     other, and ``after_epoch`` is called with the number of epochs done.
     """
     key = stream.bytes(len(new_key()))
-    draw: Draw = lambda name, variance, count: own_noise(name, variance).draw((count,), stream)  # noqa: E731
+    draw: NoiseSampler = lambda name, variance, count: own_noise(name, variance).draw((count,), stream)  # noqa: E731
     return reference(encoders, head, task, key, draw, watch, after_epoch)
 
 
@@ -121,7 +126,7 @@ def reference(
     head: HeadLearner,
     task: Adaptive,
     key: bytes,
-    draw: Draw,
+    draw: NoiseSampler,
     watch: Watch | None = None,
     after_epoch: Callable[[int], None] | None = None,
 ) -> Outcome:
@@ -163,7 +168,7 @@ def _side(me: Owner, encoder: Learner | None, task: Adaptive, head: HeadLearner 
     return PassiveSide(encoder, me.name, task)
 
 
-def _check(me: Owner, rows: Listed, task: Adaptive, head: HeadLearner | None) -> None:
+def _check(me: Owner, rows: IdentifiedRows, task: Adaptive, head: HeadLearner | None) -> None:
     """Refuse what this owner holds before anything is sent."""
     if rows.places is not None:
         raise StudyError(

@@ -16,7 +16,7 @@ from colonnade.kinds.split.adaptive.rescaling import Pairs, back_through_clip, c
 from colonnade.kinds.split.adaptive.steps import Steps
 from colonnade.kinds.split.adaptive.task import Adaptive, Sender
 from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
-from colonnade.protocols.rounds import Draw
+from colonnade.protocols.iteration import NoiseSampler
 
 _NEWEST = 0.1  # of the mean of factors
 
@@ -133,7 +133,7 @@ class ActiveSide:
         return {sender.owner: part for sender, part in zip(self.task.senders, parts, strict=False)}
 
 
-def noised(values: Matrix, owner: str, task: Adaptive, draw: Draw) -> NDArray[np.int64]:
+def noised(values: Matrix, owner: str, task: Adaptive, draw: NoiseSampler) -> NDArray[np.int64]:
     """Lines 9 and 10: one party's message, on the grid, with its noise if it is protected; audits attack this."""
     numbers = task.grid.quantise(values).ravel()
     return numbers + draw(owner, task.variance(owner), numbers.size) if task.protected else numbers

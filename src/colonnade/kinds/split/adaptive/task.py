@@ -13,10 +13,10 @@ from colonnade.errors import PrivacyError, StudyError
 from colonnade.kinds.split.adaptive.steps import Rule
 from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy import Budget, Event, NonPrivate, Trust
-from colonnade.privacy.routes.gaussian import gaussian_epsilon
-from colonnade.protocols.cost import BASE_MEMORY, NUMBER, Load, seconds_on_wire
-from colonnade.protocols.messages import NOISE_UNIT, OverMessages
-from colonnade.protocols.task import Programs
+from colonnade.privacy.accounting.gaussian import gaussian_epsilon
+from colonnade.protocols.cost import BASE_MEMORY, NUMBER, ParticipantLoad, seconds_on_wire
+from colonnade.protocols.message_task import NOISE_UNIT, MessageTask
+from colonnade.protocols.task import TaskPrograms
 
 PROTOCOL = "adaptive 1"
 UNPROTECTED = 0
@@ -36,7 +36,7 @@ class Sender:
 
 
 @dataclass(frozen=True)
-class Adaptive(OverMessages):
+class Adaptive(MessageTask):
     """The public task. All owners and the coordinator hold an equal one.
 
     The variance of the noise on each number is ``noise / 2^20`` times ``(2 clip)^2``; without noise nothing is clipped.
@@ -69,7 +69,7 @@ class Adaptive(OverMessages):
 
     rows_fixed: ClassVar[bool] = True
     rows_key: ClassVar[str] = "rows"
-    programs = Programs("colonnade.kinds.split.adaptive.programs")
+    programs = TaskPrograms("colonnade.kinds.split.adaptive.programs")
     scheme = "published"
     error_on = "number of an embedding"
     why_no_rounds = "has as many rounds as it has batches"
@@ -192,13 +192,13 @@ class Adaptive(OverMessages):
 
     # --- what sessions, studies and records ask
 
-    def calibrated(self, budgets: Sequence[Budget]) -> Self:
+    def calibrate(self, budgets: Sequence[Budget]) -> Self:
         """Refused: no noise makes a promise true here."""
         raise StudyError(f"{self.reason}; no noise keeps an epsilon, so state one for a single release instead [ST419]")
 
     def adjustable(self, rows: int | None) -> Self:
         """Refused likewise."""
-        return self.calibrated(())
+        return self.calibrate(())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -232,14 +232,14 @@ class Adaptive(OverMessages):
         """How often participants wait for each other."""
         return 6 + 2 * self.steps
 
-    def load(self, name: str, rows: int, pace: float) -> Load:
+    def load(self, name: str, rows: int, pace: float) -> ParticipantLoad:
         """Bytes, memory and seconds of one participant; one number of noise takes ``pace`` seconds."""
         told = sum(rows * self.epochs * s.width for s in self.senders if name in (s.owner, self.active))
         sent = NUMBER * told
         batch = -(-rows // self.batches) * sum(sender.width for sender in self.senders)
         drawn = pace * told if self.protected and name in self.passives else 0.0
         seconds = drawn + _SECONDS_PER_NUMBER * told + seconds_on_wire(sent, self.message_rounds)
-        return Load(name, sent, BASE_MEMORY + 8 * NUMBER * batch, seconds)
+        return ParticipantLoad(name, sent, BASE_MEMORY + 8 * NUMBER * batch, seconds)
 
     @property
     def facts(self) -> dict[str, Any]:

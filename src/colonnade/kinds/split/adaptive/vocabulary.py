@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from colonnade.message_schema import FixedBytes, MessageSchema
 from colonnade.randomness import KEY_BYTES
-from colonnade.received import Message, Octets
 
-SHUFFLE = Message("shuffle", key=Octets(KEY_BYTES))
+SHUFFLE = MessageSchema("shuffle", key=FixedBytes(KEY_BYTES))
 """From which everybody finds who is in which batch, from the active party to the other owners."""

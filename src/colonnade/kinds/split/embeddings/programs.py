@@ -20,14 +20,14 @@ from colonnade.kinds.split.embeddings.learner import Encoding, Matrix
 from colonnade.kinds.split.embeddings.scaling import Scaling
 from colonnade.kinds.split.embeddings.sides import Passive, Teacher, batch
 from colonnade.kinds.split.embeddings.task import Embeddings
-from colonnade.privacy.noise.response import randomised_response
-from colonnade.protocols.agreement import told_alike
-from colonnade.protocols.messages import own_noise
+from colonnade.message_schema import receive_message
+from colonnade.privacy.noise.local_mechanisms import randomised_response
+from colonnade.protocols.agreement import compare_digests
+from colonnade.protocols.iteration import NoiseSampler, RoundCounter
+from colonnade.protocols.message_task import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.rounds import Draw, Rounds
 from colonnade.protocols.rows import agree_on_rows, compare_rows
 from colonnade.randomness import Stream
-from colonnade.received import received
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def reference(
     encodings: Mapping[str, Encoding],
     labels: Labels | None,
     task: Embeddings,
-    draw: Draw,
+    draw: NoiseSampler,
     rows: int | None = None,
     scalings: Mapping[str, Scaling] | None = None,
 ) -> dict[str, Outcome]:
@@ -147,7 +147,7 @@ def _active(me: Owner, labels: Labels | None, rows: int, task: Embeddings, strea
     if labels is not None and task.training != "none":
         told = told_labels(labels, task, stream)
         me.tell(task.passives, "labels", told, event=task.labels_event)
-        told_alike(me, task.owners, told.astype("<i8").tobytes(), "labels")
+        compare_digests(me, task.owners, told.astype("<i8").tobytes(), "labels")
     if task.stage:
         for name in task.passives:
             _hear(me, name, rows, task)
@@ -166,7 +166,7 @@ def _teach(me: Owner, labels: Labels, task: Embeddings) -> dict[str, Matrix]:
     """Receive embeddings batch by batch, and send slopes back, which are made of told numbers alone."""
     teacher = Teacher(labels, task)
     last = {sender.owner: np.zeros((task.rows, sender.width)) for sender in task.senders}
-    for step in Rounds(range(task.epochs * task.batches), me.progress, "rounds"):
+    for step in RoundCounter(range(task.epochs * task.batches), me.progress, "rounds"):
         places = batch(step % task.batches, task)
         told = {name: _hear(me, name, len(places), task) for name in task.passives}
         with me.meter.phase("learn"):
@@ -180,8 +180,8 @@ def _teach(me: Owner, labels: Labels, task: Embeddings) -> dict[str, Matrix]:
 def _passive(me: Owner, side: Passive, rows: int, task: Embeddings) -> Outcome:
     labels = None
     if task.training != "none":
-        labels = received(me.link(task.active), task.active, vocabulary.labels(task))["values"]
-        told_alike(me, task.owners, labels.astype("<i8").tobytes(), "labels")
+        labels = receive_message(me.link(task.active), task.active, vocabulary.labels(task))["values"]
+        compare_digests(me, task.owners, labels.astype("<i8").tobytes(), "labels")
     if labels is not None and task.training == "labels":
         with me.meter.phase("learn"):
             side.train(labels)
@@ -191,13 +191,13 @@ def _passive(me: Owner, side: Passive, rows: int, task: Embeddings) -> Outcome:
         me.tell((task.active,), "embeddings", first, event=task.first_event(me.name))
     event = task.embedding_event(me.name)
     if labels is not None and task.training == "rounds":
-        for step in Rounds(range(task.epochs * task.batches), me.progress, "rounds"):
+        for step in RoundCounter(range(task.epochs * task.batches), me.progress, "rounds"):
             places = batch(step % task.batches, task)
             with me.meter.phase("embed"):
                 told = side.embeddings(places)
             me.tell((task.active,), "embeddings", told, event=event)
             due = vocabulary.slopes(task, me.name, len(places))
-            slopes = received(me.link(task.active), task.active, due)["values"]
+            slopes = receive_message(me.link(task.active), task.active, due)["values"]
             with me.meter.phase("learn"):
                 side.take(places, slopes, labels)
                 if (step + 1) % task.batches == 0:
@@ -217,7 +217,7 @@ def told_labels(labels: Labels, task: Embeddings, stream: Stream) -> Labels:
 
 
 def _hear(me: Owner, name: str, rows: int, task: Embeddings) -> Matrix:
-    return _real(me.receive_told(name, "embeddings", rows * task.sender(name).width, task.bound), name, task)
+    return _real(me.receive_message(name, "embeddings", rows * task.sender(name).width, task.bound), name, task)
 
 
 def _real(told: Integers, name: str, task: Embeddings) -> Matrix:

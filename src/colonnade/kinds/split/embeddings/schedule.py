@@ -10,7 +10,7 @@ from typing import Literal
 
 from colonnade.errors import StudyError
 from colonnade.privacy import Trust
-from colonnade.protocols.messages import NOISE_UNIT, OverMessages
+from colonnade.protocols.message_task import NOISE_UNIT, MessageTask
 
 GRADIENT_BITS = 30
 """A clipped gradient is at most 2^30 steps of its own grid long."""
@@ -31,7 +31,7 @@ class Sender:
 
 
 @dataclass(frozen=True)
-class Schedule(OverMessages):
+class Schedule(MessageTask):
     """The public values of telling embeddings.
 
     Every owner but ``active`` is one of ``senders``, in the order of the owners. Each person's embedding is told

@@ -13,7 +13,7 @@ from colonnade.kinds.split.embeddings.learner import Encoding, Learner, Matrix, 
 from colonnade.kinds.split.embeddings.scaling import Scaling
 from colonnade.kinds.split.embeddings.task import Embeddings
 from colonnade.kinds.split.embeddings.updates import Steps, noised_sum
-from colonnade.protocols.rounds import Draw
+from colonnade.protocols.iteration import NoiseSampler
 
 LARGEST_SLOPE = 1e6
 """Of a number that the teacher sends back; far above what it has ever to say."""
@@ -29,7 +29,7 @@ class Passive:
     """A party that tells embeddings; ``draw`` gives its noise."""
 
     def __init__(
-        self, encoding: Encoding, name: str, task: Embeddings, draw: Draw, scaling: Scaling | None = None
+        self, encoding: Encoding, name: str, task: Embeddings, draw: NoiseSampler, scaling: Scaling | None = None
     ) -> None:
         self.encoding, self.name, self.task, self._draw = encoding, name, task, draw
         self.sender = task.sender(name)

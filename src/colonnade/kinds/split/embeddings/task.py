@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Self
 from colonnade.errors import StudyError
 from colonnade.kinds.split.embeddings.schedule import GRADIENT_BITS, New, Schedule, Sender, moved_square
 from colonnade.privacy import Budget, Event
-from colonnade.privacy.calibrate import with_least_noise
-from colonnade.privacy.releases import NonPrivate, RandomisedResponse, Repeated
-from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
-from colonnade.protocols.messages import told_event
-from colonnade.protocols.task import Programs
+from colonnade.privacy.calibrate import add_least_noise
+from colonnade.privacy.releases import NonPrivate, RandomisedResponse, RepeatedRelease
+from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, ParticipantLoad, seconds_on_wire
+from colonnade.protocols.message_task import message_event
+from colonnade.protocols.task import TaskPrograms
 
 __all__ = ["GRADIENT_BITS", "Embeddings", "NewEmbeddings", "Sender"]
 
@@ -34,7 +34,7 @@ class Embeddings(Schedule):
     """The public task. All owners and the coordinator hold an equal one."""
 
     rows_fixed: ClassVar[bool] = True
-    programs = Programs("colonnade.kinds.split.embeddings.programs")
+    programs = TaskPrograms("colonnade.kinds.split.embeddings.programs")
     scheme = "embeddings"
     error_on = "number of an embedding"
     why_no_rounds = "tells embeddings as often as its study says"
@@ -71,8 +71,8 @@ class Embeddings(Schedule):
 
     def _event(self, what: str, owner: str, numbers: int, square: int, variance: int, times: int) -> Event:
         audience = tuple(name for name in self.audience if name != owner)
-        once = told_event(f"{what} of {owner}", owner, numbers, square, variance, THEOREM, audience)
-        return once if times == 1 else Repeated(once, times)  # type: ignore[arg-type]  # told numbers have noise
+        once = message_event(f"{what} of {owner}", owner, numbers, square, variance, THEOREM, audience)
+        return once if times == 1 else RepeatedRelease(once, times)  # type: ignore[arg-type]  # told numbers have noise
 
     def _numbers(self, owner: str) -> int:
         return self.rows * self.sender(owner).width
@@ -114,16 +114,16 @@ class Embeddings(Schedule):
             told[self.embedding_event(owner)] = in_epochs + self.frozen_releases
         return told
 
-    def calibrated(self, budgets: Sequence[Budget]) -> Self:
+    def calibrate(self, budgets: Sequence[Budget]) -> Self:
         """The same with the least noise that keeps every budget.
 
         One of them must speak of whoever is told embeddings: the others see nothing that noise could hide. Labels that
         are told without protection have no price, which noise could not change; the statement says so.
         """
-        self.refuse_unspoken(self.embedding_events, budgets, "embeddings")
+        self.refuse_unmentioned(self.embedding_events, budgets, "embeddings")
         if self.training == "none" or self.label_odds is not None:
-            return super().calibrated(budgets)
-        priced = with_least_noise(lambda noise: _EmbeddingsOnly(self.with_noise(noise)), self.trust, budgets, owners=1)
+            return super().calibrate(budgets)
+        priced = add_least_noise(lambda noise: _EmbeddingsOnly(self.with_noise(noise)), self.trust, budgets, owners=1)
         _ = priced.task.bound
         return self.with_noise(priced.task.noise)
 
@@ -177,7 +177,7 @@ class Embeddings(Schedule):
         in_rounds = 2 * self.epochs * self.batches if self.training == "rounds" else 0
         return 8 + in_rounds + int(self.training != "none") + int(self.stage) + self.frozen_releases
 
-    def load(self, name: str, rows: int, pace: float) -> Load:
+    def load(self, name: str, rows: int, pace: float) -> ParticipantLoad:
         """Bytes, memory and seconds of one participant; one number of noise takes ``pace`` seconds."""
         widths = {sender.owner: sender.width for sender in self.senders}
         width, together = widths.get(name, 0), sum(widths.values())
@@ -190,7 +190,7 @@ class Embeddings(Schedule):
         held = 3 * rows * (together if name == self.active else width) + 8 * learned
         memory = BASE_MEMORY + (NUMBER * held if name in self.owners else 0)
         work = 6 * SECONDS_PER_PRODUCT * rows * learned * self.epochs
-        return Load(name, sent, memory, pace * drawn + seconds_on_wire(sent, self.message_rounds) + work)
+        return ParticipantLoad(name, sent, memory, pace * drawn + seconds_on_wire(sent, self.message_rounds) + work)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def read_cells(parts: list[tuple[Matrix, Column, Family]]) -> Cells:
     statistics = np.zeros((count, sum(statistics_width(family) for _, _, family in parts)))
     lower, upper, base, present, start = [], [], np.zeros(count), [], 0
     for part, column, family in parts:
-        known = column.known(part)
+        known = column.has_value(part)
         present.append(known)
         if isinstance(family, Gaussian):
             low, high = _gaussian_cell(share(part, column), family.cells)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
-from colonnade.mpc.fixed import functions
-from colonnade.mpc.fixed.arithmetic import LONGEST, Fixed, FixedPoint
+from colonnade.mpc.fixed_point import functions
+from colonnade.mpc.fixed_point.arithmetic import MAX_READ_BITS, FixedPointEngine, FixedPointShares
 from colonnade.privacy.sensitivity.exact import root_up
 
 Whole = NDArray[np.int64]
@@ -77,7 +77,7 @@ class Joint:
         largest_root = Fraction(self.ulps) ** 2 * Fraction(self.most, 1 << ROOT_BITS)
         if largest_root > ((1 << ROOT_BITS) - 1) ** 2:
             raise PrivacyError("so large clips of owners leave too few bits for a joint norm: lower them [PR119]")
-        if self._compared_bits > LONGEST:
+        if self._compared_bits > MAX_READ_BITS:
             raise PrivacyError(
                 f"a joint clip of {self.clip:g} has too many bits to be compared on shares: lower it [PR120]"
             )
@@ -113,9 +113,11 @@ def square_norms(vectors: Whole, vector_bits: int, most: int) -> Whole:
     return np.asarray(np.minimum(np.ceil(exact * 2.0**NORM_BITS), float(most)), dtype=np.int64)
 
 
-def clipped_on_shares(engine: FixedPoint, weights: Fixed, squares: Sequence[Fixed], joint: Joint) -> Fixed:
+def clipped_on_shares(
+    engine: FixedPointEngine, weights: FixedPointShares, squares: Sequence[FixedPointShares], joint: Joint
+) -> FixedPointShares:
     """Responsibilities (rows, components) times min(1, C / norm of the row)."""
-    coarse = FixedPoint(engine.hand, ROOT_BITS)
+    coarse = FixedPointEngine(engine.engine, ROOT_BITS)
     coarse.masks = engine.masks
     factor = squares[0]
     for more in squares[1:]:

@@ -82,7 +82,7 @@ class OwnComponents:
         """What the components look at in encoded rows; worth keeping where the same rows are used again."""
         if isinstance(rows, Cells):
             return rows
-        places = self.schema.places
+        places = self.schema.encoded_slices
         return read_cells([(rows[:, places[n]], column, self.families[n]) for n, column in self.schema.columns.items()])
 
     def log_densities(self, rows: Rows, parameters: Matrix) -> Matrix:

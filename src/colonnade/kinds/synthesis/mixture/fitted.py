@@ -74,7 +74,7 @@ def _drawn_rows(own: OwnComponents, parameters: Matrix, members: Codes, stream: 
     inside = np.clip(parameters, -LIMIT, LIMIT)
     for name, family in own.families.items():
         chosen, column = inside[:, own.places[name]][members], own.schema.columns[name]
-        _draw(found[:, own.schema.places[name]], chosen, column, family, stream)
+        _draw(found[:, own.schema.encoded_slices[name]], chosen, column, family, stream)
     return found
 
 

@@ -46,13 +46,12 @@ from colonnade.kinds.synthesis.mixture.learner import Array, Learner
 from colonnade.kinds.synthesis.mixture.responsibilities import in_the_clear
 from colonnade.kinds.synthesis.mixture.seat import Dealt, Places, Seat
 from colonnade.kinds.synthesis.mixture.task import Mixture
+from colonnade.message_schema import receive_message
 from colonnade.mpc import Shares
-from colonnade.protocols.batches import batch_secret, batches
+from colonnade.protocols.iteration import RoundCounter, batch_secret, deal_masks_ahead, iterate_batches
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rounds import Rounds, masks_ahead
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
 from colonnade.randomness import KEY_BYTES, Stream, new_key
-from colonnade.received import received
 
 Fitted = TypeVar("Fitted", bound=Learner)
 
@@ -74,7 +73,7 @@ def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
     secret = _draw_together(me, task, rows, table.ids) if task.trust.active else _share_draw(me, table.ids, task)
     held = np.concatenate(list(table.blocks(task.block_rows)))
     summing = me.over(task.for_sums)
-    seat = Seat(me, summing, task, rows) if me.hand.seated else None
+    seat = Seat(me, summing, task, rows) if me.engine.has_seat else None
     kept = np.zeros((rows, task.kept(task.part(me.name))), dtype=np.int64)
     if task.vectors != "derivatives":
         for start in range(0, rows, task.block_rows):
@@ -82,7 +81,7 @@ def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
             with me.meter.phase("encode"):
                 kept[here] = _statistics(learner, task, me.name, held[here])
             with me.meter.phase("deal"):
-                mine = summing.hand.deal(kept[here])
+                mine = summing.engine.deal(kept[here])
             if seat:
                 seat.take_in(len(kept[here]), mine)
     return _iterate(me, summing, task, learner, rows, seat, secret, Own(held, kept, stream))
@@ -91,7 +90,7 @@ def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
 def coordinator(me: Coordinator, task: Mixture, learner: Fitted) -> Fitted:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task)
-    if not me.hand.seated:
+    if not me.engine.has_seat:
         return _published(me, task, learner)
     secret = _draw_together(me, task, rows, None) if task.trust.active else _drawn(me, task, rows)
     summing = me.over(task.for_sums)
@@ -136,7 +135,7 @@ def simulate(
     """
     rows = len(tables[task.owners[0]])
     ids = [str(index) for index in range(rows)]
-    for batch in batches(task, rows, batch_secret(task, stream.bytes(32), ids)):
+    for batch in iterate_batches(task, rows, batch_secret(task, stream.bytes(32), ids)):
         dealt = {}
         for name in task.owners:
             own = tables[name][batch]
@@ -174,10 +173,10 @@ def _iterate(
     own: Own | None,
 ) -> Fitted:
     """All rounds; in each, sums over a batch are computed and opened, and the parameters take a step."""
-    members, size = batches(task, rows, secret), task.pieces(rows)[1]
+    members, size = iterate_batches(task, rows, secret), task.pieces(rows)[1]
     draw = None if own is None else partial(noise_shares, task, stream=own.stream)
-    rounds = Rounds(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
-    for mask in masks_ahead(summing, task.owners, task.entries, rounds, task.rounds_ahead, draw):
+    rounds = RoundCounter(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
+    for mask in deal_masks_ahead(summing, task.owners, task.entries, rounds, task.rounds_ahead, draw):
         batch = _fitting(next(members), task, rows)
         total = None
         for places in batch:
@@ -187,7 +186,7 @@ def _iterate(
                 mine = None if own is None else _deal(me, summing, task, learner, own, places, size)
                 if seat:
                     sums = seat.sums(places, size, mine)
-                    total = sums if total is None else summing.hand.add([total, sums])
+                    total = sums if total is None else summing.engine.add([total, sums])
         if seat:
             seat.settle()
         with me.meter.phase("iterate"):
@@ -239,8 +238,8 @@ def _deal(me: Role, summing: Role, task: Mixture, learner: Learner, own: Own, pl
         for seat in task.trust.committee:
             if seat != me.name:
                 me.link(seat).send("slopes", **vocabulary.told(slopes))
-    weighed_shares = me.hand.deal(flat)
-    return Dealt(weighed_shares, None if summed is None else summing.hand.deal(padded(summed, size)), slopes)
+    weighed_shares = me.engine.deal(flat)
+    return Dealt(weighed_shares, None if summed is None else summing.engine.deal(padded(summed, size)), slopes)
 
 
 def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) -> Whole:
@@ -248,7 +247,7 @@ def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) ->
         total, to=task.hearers, event=task.event, shape=(task.entries,), bound=task.bound, degree=task.opened_degree,
         mask=mask, through=task.speaker,
     )  # fmt: skip
-    return me.entitled(opened)
+    return me.require_opened(opened)
 
 
 def _published(me: Role, task: Mixture, learner: Fitted) -> Fitted:
@@ -260,7 +259,7 @@ def _published(me: Role, task: Mixture, learner: Fitted) -> Fitted:
                 me.link(name).send("fitted", state=learner.state)
         me.have_alike(learner.state, task.everyone)
         return learner
-    state = received(me.link(speaker), speaker, vocabulary.fitted(len(learner.state)))["state"]
+    state = receive_message(me.link(speaker), speaker, vocabulary.fitted(len(learner.state)))["state"]
     if task.event not in me.revealed:
         me.revealed.append(task.event)  # the parameters follow from it, though others opened it
     learner.restore(np.array(state, dtype=np.float64))
@@ -274,9 +273,13 @@ def _draw_together(me: Role, task: Mixture, rows: int, ids: Sequence[str] | None
     A seat without ids is told in which batch everybody is, and the seats compare it before they open anything. The
     budget is spent before: otherwise whoever dislikes the batches would leave, and have others drawn for nothing.
     """
-    me.hand.announce()
+    me.engine.notify_before_sharing()
     seats, first = task.trust.committee, task.owners[0]
-    coin = me.hand.coin([name for name in task.hearers if name not in seats]) if me.hand.seated else me.hand.hear_coin()
+    coin = (
+        me.engine.coin([name for name in task.hearers if name not in seats])
+        if me.engine.has_seat
+        else me.engine.receive_coin()
+    )
     key = coin.bytes(KEY_BYTES)
     if task.sampling != "disjoint":
         secret = key
@@ -287,7 +290,7 @@ def _draw_together(me: Role, task: Mixture, rows: int, ids: Sequence[str] | None
         for name in seats:
             if me.name == first and name not in task.owners:
                 me.link(name).send("draw", secret=secret)
-    me.hand.note(secret)
+    me.engine.record_public(secret)
     return secret
 
 
@@ -305,5 +308,5 @@ def _share_draw(me: Owner, ids: Sequence[str], task: Mixture) -> bytes:
 
 def _drawn(me: Role, task: Mixture, rows: int) -> bytes:
     first = task.owners[0]
-    secret: bytes = received(me.link(first), first, vocabulary.draw(task, rows))["secret"]
+    secret: bytes = receive_message(me.link(first), first, vocabulary.draw(task, rows))["secret"]
     return secret

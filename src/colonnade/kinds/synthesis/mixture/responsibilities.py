@@ -22,8 +22,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.fixed import functions
-from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
+from colonnade.mpc.fixed_point import functions
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine, FixedPointShares
 
 Whole = NDArray[np.int64]
 _SIXTEENTH = 4  # q and c have this many fractional bits more than B
@@ -67,7 +67,7 @@ class Precision:
         return (*products, *normalised, (k, double + 2))
 
 
-def on_shares(engine: FixedPoint, dealt: Sequence[Fixed], precision: Precision) -> Fixed:
+def on_shares(engine: FixedPointEngine, dealt: Sequence[FixedPointShares], precision: Precision) -> FixedPointShares:
     """Responsibilities (rows, components) with ``bits`` fractional bits, from what the owners dealt of these rows.
 
     ceil(log2 f) + 7 rounds and one for each owner but the first.

@@ -15,11 +15,11 @@ from colonnade.kinds.synthesis.mixture.clipping import NORM_BITS, clipped_on_sha
 from colonnade.kinds.synthesis.mixture.integers import Slopes
 from colonnade.kinds.synthesis.mixture.responsibilities import on_shares
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
+from colonnade.message_schema import receive_message
 from colonnade.mpc import Shares
-from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
-from colonnade.mpc.fixed.masks import Key
+from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine, FixedPointShares
+from colonnade.mpc.fixed_point.masks import MaskKey
 from colonnade.protocols.roles import Role
-from colonnade.received import received
 
 Places = NDArray[np.int64]
 _EXACT_ROWS = 512
@@ -48,12 +48,12 @@ class Seat:
 
     def __init__(self, me: Role, summing: Role, task: Mixture, rows: int) -> None:
         self.me, self.summing, self.task, self.taken = me, summing, task, 0
-        self.engine = FixedPoint(me.hand, task.fraction)
+        self.engine = FixedPointEngine(me.engine, task.fraction)
         self._spans = _spans([task.kept(part) for part in task.parts])
         primes, width = len(task.for_sums.primes), self._spans[-1].stop
         # A share is below 2^22, so 32 bits are enough; all shares of a person lie together, to be fetched at once.
         self.kept = np.zeros((rows if width else 0, primes, width), dtype=np.int32)
-        self._needed: Counter[Key] = Counter()
+        self._needed: Counter[MaskKey] = Counter()
         self._left, self._ready = task.rounds * task.pieces(rows)[0], 0
 
     def take_in(self, rows: int, mine: Shares | None) -> None:
@@ -81,11 +81,11 @@ class Seat:
 
         ``mine`` is what this participant dealt itself.
         """
-        task, hand, people = self.task, self.summing.hand, len(places)
+        task, hand, people = self.task, self.summing.engine, len(places)
         dealt = [mine if mine and part.owner == self.me.name else self._receive(part, size) for part in task.parts]
         for one in dealt:
             if one.slopes is not None:
-                hand.note(one.slopes.slope, one.slopes.offset, one.slopes.against)
+                hand.record_public(one.slopes.slope, one.slopes.offset, one.slopes.against)
         weighed = [one.weighed for one in dealt if one.weighed is not None]
         found = self._for_sums(self._responsibilities(weighed).shares)
         self._count_used()
@@ -106,23 +106,23 @@ class Seat:
             )
         values = np.concatenate([counts, *sums], axis=2)
         if hand.active:
-            hand.claims.relieve()
+            hand.claims.settle_if_full()
         return Shares(values.reshape(len(values), -1), weights.degree if hand.active else 2 * weights.degree)
 
     def settle(self) -> None:
         """Check everything that was computed, where seats check each other's work: before sums are opened."""
-        if self.me.hand.active:
+        if self.me.engine.active:
             with self.me.meter.phase("check"):
                 self.engine.settle()
-                self.summing.hand.claims.settle()
+                self.summing.engine.claims.settle()
 
     def _inner(self, left: Shares, right: Shares) -> Shares:
         """Left' right; where seats check each other's work, lowered to the degree of an input and claimed."""
-        hand = self.summing.hand
+        hand = self.summing.engine
         found = hand.inner(left, right)
         if not hand.active:
             return found
-        lowered = hand.lower(found)
+        lowered = hand.reduce_degree(found)
         hand.claims.inner([left], [right], lowered)
         return lowered
 
@@ -131,16 +131,16 @@ class Seat:
         task = self.task
         slopes = told_slopes(self.me, task, part) if task.linear else None
         places = (size, task.components)
-        weighed = self.me.hand.receive(part.owner, (task.weighed, *places))
+        weighed = self.me.engine.receive(part.owner, (task.weighed, *places))
         if not task.summed(part):
             return Dealt(weighed, None, slopes)
-        return Dealt(weighed, self.summing.hand.receive(part.owner, (*places, part.width)), slopes)
+        return Dealt(weighed, self.summing.engine.receive(part.owner, (*places, part.width)), slopes)
 
     def _for_sums(self, wide: Shares) -> Shares:
         """The same numbers in the arithmetic of sums, which has the first primes; they are small enough for it."""
         return Shares(np.ascontiguousarray(wide.values[: len(self.task.for_sums.primes)]), wide.degree)
 
-    def _responsibilities(self, dealt: Sequence[Shares]) -> Fixed:
+    def _responsibilities(self, dealt: Sequence[Shares]) -> FixedPointShares:
         """Responsibilities from what the owners dealt, made smaller where all that a row adds is clipped."""
         task, engine = self.task, self.engine
         inputs = [Shares(one.values[:, 0], one.degree) for one in dealt]
@@ -157,7 +157,7 @@ class Seat:
         self, weights: Shares, vectors: Shares, weighed: Sequence[Shares], dealt: Sequence[Dealt]
     ) -> list[NDArray[np.float64]]:
         """For every owner the sums of its clipped derivatives, from sums of its statistics."""
-        hand, length = self.summing.hand, vectors.shape[0]
+        hand, length = self.summing.engine, vectors.shape[0]
         primes = len(hand.system.primes)
         factors = np.stack([one.values[:primes, 1] for one in weighed], axis=1)
         slopes = [one.slopes for one in dealt if one.slopes is not None]
@@ -167,8 +167,8 @@ class Seat:
         for place, (span, one) in enumerate(zip(self._spans, slopes, strict=True)):
             mine = Shares(shrunk.values[:, place, :length], weights.degree)
             sums = self._inner(mine, vectors.columns(span)).values
-            first = sums[:, :, : len(one.against)] * hand.system.split(one.slope)
-            rest = sums[:, :, one.against] * hand.system.split(one.offset)
+            first = sums[:, :, : len(one.against)] * hand.system.to_residues(one.slope)
+            rest = sums[:, :, one.against] * hand.system.to_residues(one.offset)
             out.append(hand.system.reduce(first - rest))
         return out
 
@@ -180,14 +180,14 @@ class Seat:
         total = np.zeros((primes, components, vectors.shape[3]))
         for start in range(0, rows, _EXACT_ROWS):
             part = slice(start, start + _EXACT_ROWS)
-            total += self.summing.hand.system.reduce(np.matmul(factors[..., part], vectors[:, :, part])[:, :, 0])
-        self.summing.hand.system.reduce(total)
-        return self._claimed(weights, dealt, total) if self.summing.hand.active else total
+            total += self.summing.engine.system.reduce(np.matmul(factors[..., part], vectors[:, :, part])[:, :, 0])
+        self.summing.engine.system.reduce(total)
+        return self._claimed(weights, dealt, total) if self.summing.engine.active else total
 
     def _claimed(self, weights: Shares, dealt: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of vectors, lowered to the degree of an input and claimed for each component."""
-        hand, degree = self.summing.hand, weights.degree
-        lowered = hand.lower(Shares(sums, 2 * degree))
+        hand, degree = self.summing.engine, weights.degree
+        lowered = hand.reduce_degree(Shares(sums, 2 * degree))
         for component in range(sums.shape[1]):
             one = slice(component, component + 1)
             hand.claims.inner(
@@ -203,7 +203,7 @@ class Seat:
 
 def told_slopes(me: Role, task: Mixture, part: Part) -> Slopes:
     """The slopes that another owner told the seats."""
-    told = received(me.link(part.owner), part.owner, vocabulary.slopes(task, part))
+    told = receive_message(me.link(part.owner), part.owner, vocabulary.slopes(task, part))
     return Slopes(*(told[name].astype(np.int64) for name in ("slope", "offset", "against")))
 
 

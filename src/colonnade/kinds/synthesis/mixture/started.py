@@ -1,6 +1,6 @@
 """A mixture that starts from marginals: counts are released first, and the rounds begin at a mixture fitted to them.
 
-1. Marginals of coded columns, in one release, as always (:mod:`colonnade.kinds.tables.marginals`).
+1. Marginals of coded columns, in one release, as always (:mod:`colonnade.kinds.tables`).
 2. The owner that will open the sums fits a mixture to them, and tells everybody the parameters that it starts from. The
    fit takes thousands of steps, so that floats of two machines may lead to different ones.
 3. The rounds of a mixture, from these parameters.
@@ -26,17 +26,17 @@ from colonnade.kinds.synthesis.mixture import programs as rounds, vocabulary
 from colonnade.kinds.synthesis.mixture.learner import Array
 from colonnade.kinds.synthesis.mixture.programs import Fitted
 from colonnade.kinds.synthesis.mixture.task import Mixture
-from colonnade.kinds.tables.marginals import programs as marginals
-from colonnade.kinds.tables.marginals.published import NoisyMarginals
-from colonnade.kinds.tables.marginals.task import Marginals
+from colonnade.kinds.tables import programs as marginals
+from colonnade.kinds.tables.release import NoisyMarginals
+from colonnade.kinds.tables.task import Marginals
+from colonnade.message_schema import receive_message
 from colonnade.mpc import Committee
-from colonnade.protocols.batches import COIN
-from colonnade.protocols.on_shares import InStages
+from colonnade.protocols.committee_task import StagedTask
+from colonnade.protocols.iteration import COIN
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.task import Programs
+from colonnade.protocols.task import TaskPrograms
 from colonnade.randomness import Stream
-from colonnade.received import received
 
 PROTOCOL = "mixture from marginals 1"
 Begin = Callable[[NoisyMarginals], Array]
@@ -46,7 +46,7 @@ Make = Callable[[Array], Fitted]
 
 
 @dataclass(frozen=True)
-class StartedMixture(InStages):
+class StartedMixture(StagedTask):
     """The public task. ``share`` is the part of the price that the marginals take, as far as noise is Gaussian.
 
     ``noise`` is that of the rounds, from which the noise of the marginals follows; the noise in ``first`` and in
@@ -59,7 +59,7 @@ class StartedMixture(InStages):
     share: Fraction
     noise: int
 
-    programs = Programs("colonnade.kinds.synthesis.mixture.started")
+    programs = TaskPrograms("colonnade.kinds.synthesis.mixture.started")
     games = "mixture"
     noise_on = Mixture.noise_on
     released: ClassVar[str] = "releases marginals, and then sums in rounds that depend on them"
@@ -175,7 +175,7 @@ def _started(me: Role, counted: NoisyMarginals, task: StartedMixture, begin: Beg
     """The parameters to start from, found by the owner that opens the sums and taken over by everybody."""
     speaker = task.second.speaker
     if me.name != speaker:
-        told = received(me.link(speaker), speaker, vocabulary.start(task.second.components, task.parameters))
+        told = receive_message(me.link(speaker), speaker, vocabulary.start(task.second.components, task.parameters))
         return np.array(told["parameters"], dtype=np.float64)
     with me.meter.phase("start"):
         start = begin(counted)

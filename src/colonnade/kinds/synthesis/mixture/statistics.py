@@ -46,8 +46,8 @@ class OwnStatistics:
         """The statistics of encoded rows, (n, ``width``)."""
         found = np.zeros((len(rows), self.width))
         for name, column, family in self._columns():
-            part, out = rows[:, self.own.schema.places[name]], found[:, self.places[name]]
-            known = column.known(part)
+            part, out = rows[:, self.own.schema.encoded_slices[name]], found[:, self.places[name]]
+            known = column.has_value(part)
             if isinstance(family, Bernoulli):
                 out[:, 0] = (part[:, 0] > 0.5) - 0.5
             elif isinstance(family, Categorical):

@@ -15,14 +15,14 @@ from colonnade.kinds.synthesis.mixture.responsibilities import Precision
 from colonnade.kinds.synthesis.mixture.sizes import OVERFLOW, in_pieces, room_for_all, room_for_batch
 from colonnade.kinds.synthesis.sensitivity import mixture_sensitivity, vector_square
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.mpc.fixed.cutting import in_blocks
-from colonnade.mpc.fixed.masks import system_for
-from colonnade.privacy import Event, PoissonSampled, Repeated, Sensitivity, Trust
-from colonnade.privacy.additive import USUAL, NormalLaw
-from colonnade.protocols.batches import COIN
-from colonnade.protocols.cost import Cells
-from colonnade.protocols.on_shares import InRounds, who_know_batches
-from colonnade.protocols.task import Programs
+from colonnade.mpc.fixed_point.masks import residue_system_for
+from colonnade.mpc.fixed_point.truncation import truncates_in_blocks
+from colonnade.privacy import Event, PoissonSampled, RepeatedRelease, Sensitivity, Trust
+from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
+from colonnade.protocols.committee_task import IterativeTask, batch_observers
+from colonnade.protocols.cost import ShareCounts
+from colonnade.protocols.iteration import COIN
+from colonnade.protocols.task import TaskPrograms
 
 PROTOCOL = "mixture 1"
 THEOREM = "mixture-sensitivity, mixture-rounds"
@@ -54,7 +54,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Mixture(InRounds):
+class Mixture(IterativeTask):
     """Rounds of noisy sums, weighted by the responsibilities of a mixture's components for rows.
 
     ``vectors`` says what is summed: ``statistics`` of rows, dealt once; ``derivatives``, dealt for every batch; or
@@ -76,7 +76,7 @@ class Mixture(InRounds):
     noise: int
     vectors: Vectors = "statistics"
     joint_clip: float | None = None
-    law: NormalLaw = USUAL
+    law: NormalLawName = DEFAULT_LAW
     floor: float = 16.0
     fraction: int = 26
     bits: int = 20
@@ -85,7 +85,7 @@ class Mixture(InRounds):
     block_rows: int = 2048
     plan: str = ""
     released: ClassVar[str] = 'has method "mixture", which releases sums in rounds'
-    programs = Programs("colonnade.kinds.synthesis.mixture.programs")
+    programs = TaskPrograms("colonnade.kinds.synthesis.mixture.programs")
     games = "mixture"
     noise_on = "a sum of one round"
     why_not_active: ClassVar[str | None] = None
@@ -105,7 +105,7 @@ class Mixture(InRounds):
     @property
     def hearers(self) -> tuple[str, ...]:
         """Who follows the rounds: the owners, and the seats that compute."""
-        return who_know_batches(self.trust)
+        return batch_observers(self.trust)
 
     @property
     def rows_limit(self) -> int:
@@ -251,13 +251,13 @@ class Mixture(InRounds):
             lost=self.distance + (0 if self.sampling == "all" else OVERFLOW),
         )
         if self.sampling != "poisson":
-            return Repeated(release, self.epochs)
-        return Repeated(PoissonSampled(release, Fraction(self.threshold, COIN), self.coins), self.rounds)
+            return RepeatedRelease(release, self.epochs)
+        return RepeatedRelease(PoissonSampled(release, Fraction(self.threshold, COIN), self.coins), self.rounds)
 
     @property
     def coins(self) -> tuple[str, ...]:
         """Who may know which people are in a drawn batch."""
-        return who_know_batches(self.trust)
+        return batch_observers(self.trust)
 
     # Arithmetic
 
@@ -291,7 +291,7 @@ class Mixture(InRounds):
     def _masking(self) -> ResidueSystem:
         """The smallest arithmetic in which masks hide what they must; a larger one hides it better."""
         masked = max(bits for _, bits in self.hidden_bits)
-        return system_for(masked, len(self.trust.committee), self.trust.threshold)
+        return residue_system_for(masked, len(self.trust.committee), self.trust.threshold)
 
     @property
     def rounds_ahead(self) -> int:
@@ -320,10 +320,10 @@ class Mixture(InRounds):
         pieces, size = self.pieces(self.rows)
         once = len(self.owners) + (self.fraction - 1).bit_length() + 2 + _ROUNDS_BESIDE + self.linear
         once += _ROUNDS_TO_CLIP * (self.joint is not None)
-        once += in_blocks(self.committee, size * self.components) * (len(self.owners) + _ROUNDS_BESIDE)
+        once += truncates_in_blocks(self.committee, size * self.components) * (len(self.owners) + _ROUNDS_BESIDE)
         return 8 + self.rounds * (pieces * once + 2) + 30 * -(-self.rounds // self.rounds_ahead)
 
-    def cells(self, name: str, rows: int) -> Cells:
+    def cells(self, name: str, rows: int) -> ShareCounts:
         """What a participant shares, holds and opens; at most, as what is only summed takes fewer primes."""
         pieces, size = self.pieces(rows)
         places = pieces * size * self.components
@@ -333,11 +333,11 @@ class Mixture(InRounds):
             part = self.part(name)
             dealt = rows * self.kept(part) + self.rounds * (places * (self.weighed + self.summed(part)) + self.entries)
         if name not in seats:
-            return Cells(dealt, 0, 0)
+            return ShareCounts(dealt, 0, 0)
         kept = sum(rows * self.kept(part) + places * (self.weighed + self.summed(part)) for part in self.parts)
         lowered = self.rounds * places * (1 + (len(self.owners) if self.linear else 0))
         masked = sum(count for count, _ in self.hidden_bits) * pieces * size
-        return Cells(dealt + lowered, kept, self.rounds * (masked + self.entries) * (len(seats) - 1))
+        return ShareCounts(dealt + lowered, kept, self.rounds * (masked + self.entries) * (len(seats) - 1))
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -8,29 +8,29 @@ from numpy.typing import NDArray
 from colonnade.kinds.synthesis.mixture.components import LIMIT
 from colonnade.kinds.synthesis.mixture.integers import LARGEST_OFFSET, LARGEST_SLOPE, Slopes
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
+from colonnade.message_schema import ArrayForm, FixedBytes, MessageSchema
 from colonnade.randomness import KEY_BYTES
-from colonnade.received import Array, Message, Octets
 
 
-def draw(task: Mixture, rows: int) -> Message:
+def draw(task: Mixture, rows: int) -> MessageSchema:
     """The secret of all batches, for owners and seats: a seed, or the batch of everyone in four bytes."""
-    return Message("draw", secret=Octets(4 * rows if task.sampling == "disjoint" else KEY_BYTES))
+    return MessageSchema("draw", secret=FixedBytes(4 * rows if task.sampling == "disjoint" else KEY_BYTES))
 
 
-def slopes(task: Mixture, part: Part) -> Message:
+def slopes(task: Mixture, part: Part) -> MessageSchema:
     """By what an owner's statistics are multiplied in one piece of a batch: public, and the same at all seats."""
     shape, width = (task.components, part.width), (part.width,)
-    return Message(
+    return MessageSchema(
         "slopes",
-        slope=Array(np.int32, shape, -LARGEST_SLOPE, LARGEST_SLOPE),
-        offset=Array(np.int32, shape, -LARGEST_OFFSET, LARGEST_OFFSET),
-        against=Array(np.int32, width, part.width, part.statistics - 1),
+        slope=ArrayForm(np.int32, shape, -LARGEST_SLOPE, LARGEST_SLOPE),
+        offset=ArrayForm(np.int32, shape, -LARGEST_OFFSET, LARGEST_OFFSET),
+        against=ArrayForm(np.int32, width, part.width, part.statistics - 1),
     )
 
 
-def start(components: int, parameters: int) -> Message:
+def start(components: int, parameters: int) -> MessageSchema:
     """The parameters that the rounds begin with, where they follow from marginals."""
-    return Message("start", parameters=Array(np.float64, (components, parameters), -LIMIT, LIMIT))
+    return MessageSchema("start", parameters=ArrayForm(np.float64, (components, parameters), -LIMIT, LIMIT))
 
 
 def told(slopes: Slopes) -> dict[str, NDArray[np.int32]]:
@@ -38,6 +38,6 @@ def told(slopes: Slopes) -> dict[str, NDArray[np.int32]]:
     return {name: getattr(slopes, name).astype(np.int32) for name in ("slope", "offset", "against")}
 
 
-def fitted(size: int) -> Message:
+def fitted(size: int) -> MessageSchema:
     """The final parameters, from the owner that opened the sums."""
-    return Message("fitted", state=Array(np.float64, (size,)))
+    return MessageSchema("fitted", state=ArrayForm(np.float64, (size,)))

@@ -1,0 +1,363 @@
+"""What the commands of a federation's hub and of those who join it do."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from colonnade.cli.approve import ask_yes_or_no
+from colonnade.cli.console_commands import greeting, open_hub_console
+from colonnade.cli.initialise import identity, party
+from colonnade.cli.output import Json, emit, say, writing
+from colonnade.disk import reading
+from colonnade.errors import ConnectError, FederationError, IdentityError
+from colonnade.federation import monitoring
+from colonnade.federation.hub_client import EnrolmentClient, FederationClient
+from colonnade.federation.hub_server import HubServer
+from colonnade.federation.invitations import Invitations, InvitationToken, new_draw
+from colonnade.federation.members import (
+    FederationMembers,
+    MemberIdentity,
+    accept_member as accept_newcomer,
+    find_new_members,
+    six_words,
+)
+from colonnade.federation.proposal_store import HubFile
+from colonnade.federation.statements import Draw, format_moment, matches_form
+from colonnade.memory import freeze_baseline
+from colonnade.models.serialization import replace_private, write_whole
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study import PartyConfig
+from colonnade.study.connect import load_identity
+from colonnade.tables.datasets import PERSON_ID
+from colonnade.wire import Certificate, Identity
+
+_LOOK_SECONDS = 0.5
+_PATIENCE_SECONDS = 10.0
+_MOST_TOKEN = 1 << 14
+FEDERATION = "FEDERATION.toml"
+FederationPath = Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation's file.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The new member's name.")]
+Words = Annotated[
+    str | None, typer.Option("--words", metavar="'W W W W W W'", help="The six words that the other end reads out.")
+]
+_HUB_PART = """\
+# What the hub alone needs to know; members have the rest of this file.
+[hub]
+key = "coordinator.key"
+folder = "hub"                  # proposals, attempts and results
+# listen = "0.0.0.0:9300"       # where it listens, if not at the address that members dial
+# health = "127.0.0.1:9301"     # grpc.health.v1 in the clear, for a supervisor on this machine
+# console = "127.0.0.1:8470"    # the console for analysts
+"""
+
+
+def create(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The hub's folder.")],
+    name: Annotated[str, typer.Option("--name", help="What the federation is called.")],
+    address: Annotated[str, typer.Option("--address", metavar="HOST:PORT", help="Where members dial its hub.")],
+    json: Json = False,
+) -> None:
+    """Make a hub's key and the FEDERATION.toml to which members are invited."""
+    path = folder / FEDERATION
+    if path.exists():
+        raise FederationError(f"{path} exists already and is not overwritten [FE001]")
+    made = identity(COORDINATOR, folder)
+    certificate = Certificate.load(made["certificate"])
+    FederationMembers(name, address, {COORDINATOR: certificate}, {COORDINATOR: "hub"}, None, path).save(path)
+    with writing(path):
+        write_whole(path, f"{path.read_text('utf-8')}\n{_HUB_PART}".encode())
+    try:
+        FederationMembers.load(path)
+    except FederationError:
+        path.unlink()
+        raise
+    facts = {"federation": str(path), "key": made["key"], "fingerprint": made["fingerprint"]}
+    emit(facts) if json else say(
+        f"federation {name!r} in {path}; its hub's private key is {made['key']}; keep it here\n"
+        f"next: colonnade federation hub {path}; and in another terminal: colonnade federation invite {path} NAME"
+    )
+
+
+def hub(federation: FederationPath, json: Json = False) -> None:
+    """Serve a federation: its studies, proposals and results."""
+    keeper = HubServer(federation)
+    with keeper.alone():  # before its console is served
+        _serve(keeper, federation, json)
+
+
+def _serve(keeper: HubServer, federation: Path, json: bool) -> None:
+    monitoring.configure_logging(keeper.part.log.format, keeper.part.log.level)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: keeper.stop())
+    served = open_hub_console(keeper.desk, keeper.folder / "results", keeper.service.present, keeper.metrics.page)
+
+    def ready() -> None:
+        facts = {"hub": keeper.hub.address, "members": len(keeper.members.roles), "folder": str(keeper.folder)}
+        emit(facts) if json else say(
+            f"hub of {keeper.members.name!r} at {keeper.hub.address} for {_members(keeper.members)}; "
+            f"stop it with Ctrl-C\nto let somebody in: colonnade federation invite {federation} NAME"
+        )
+        if served is not None and not json:
+            say(greeting(served, federation))
+        freeze_baseline()
+
+    try:
+        keeper.serve(ready)
+    finally:
+        if served is not None:
+            served.stop()
+
+
+def _members(members: FederationMembers) -> str:
+    return "1 member" if len(members.roles) == 1 else f"{len(members.roles)} members"
+
+
+def invite(
+    federation: FederationPath,
+    name: Name,
+    role: Annotated[Literal["party", "analyst"], typer.Option("--role", help="What it may do.")] = "party",
+    hours: Annotated[float, typer.Option("--hours", min=0.01, max=720, help="How long the invitation is good.")] = 24.0,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it was used.")] = False,
+    json: Json = False,
+) -> None:
+    """At the hub: invite somebody; both ends compare six words."""
+    found, invitations = _at_the_hub(federation)
+    token = invitations.make(found, name, role, timedelta(hours=hours), datetime.now(UTC))
+    facts: dict[str, Any] = {
+        "name": name,
+        "role": role,
+        "invitation": token.pack(),
+        "expires": format_moment(token.expires),
+    }
+    if no_wait:
+        emit(facts) if json else say(_invitation(token, federation))
+        return
+    if json:
+        emit(facts)
+    say(f"{_invitation(token, federation)}\n\nwaiting for {name} ...")
+    while (held := invitations.find(name)) is not None and held.id == token.id and held.state == "open":
+        token.check_time(datetime.now(UTC))
+        time.sleep(_LOOK_SECONDS)
+    if held is None or held.id != token.id or (said := held.words(token.hub)) is None:
+        raise FederationError(f"the invitation of {name} was taken back [FE002]")
+    emit({"name": name, "words": said}) if json else say(
+        f"{name} has joined. Ask it, by telephone, which words it sees; here they are:\n\n  {said}\n\n"
+        f"if they are the same: colonnade federation admit {federation} {name}"
+    )
+
+
+def admit(federation: FederationPath, name: Name, words: Words = None, json: Json = False) -> None:
+    """At the hub: make an invited one a member, by six words."""
+    found, invitations = _at_the_hub(federation)
+    held = invitations.find(name)
+    said = None if held is None else held.words(found.certificates[COORDINATOR])
+    if said is not None and not _same_words(said, words, f"Does {name} see the words {said!r}?"):
+        raise FederationError(
+            f"{name} was not admitted; if the words differ, somebody else has used the invitation: "
+            "invite it again [FE003]"
+        )
+    joined = invitations.admit(name, found, datetime.now(UTC))
+    emit({"admitted": name, "pin": joined.pins[name]}) if json else say(
+        f"{name} is a member now; the others accept it with `colonnade federation members PARTY.toml --accept {name}`"
+    )
+
+
+def join(
+    text: Annotated[str, typer.Argument(metavar="TOKEN", help="The invitation, or - to read it from standard input.")],
+    name: Annotated[str | None, typer.Option("--name", help="Our name, as the invitation has it.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="The folder for the key and FEDERATION.toml.")] = Path(),
+    data: Annotated[
+        str | None, typer.Option("--data", help="A party's table, from that folder.  [default: NAME.csv]")
+    ] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until we are admitted.")] = False,
+    json: Json = False,
+) -> None:
+    """Join a federation: make a key, compare six words."""
+    token = InvitationToken.unpack(sys.stdin.read(_MOST_TOKEN) if text == "-" else text)
+    token.check_time(datetime.now(UTC))
+    if name is not None and name != token.name:
+        raise FederationError(f"this invitation is for {token.name}, not for {name} [FE004]")
+    made = identity(token.name, out)
+    own = Identity.load(made["key"], made["certificate"])
+    path = out / FEDERATION
+    with EnrolmentClient(token) as door:
+        said = token.words(own.certificate, *_enrol(door, own, token, out / f"{token.name}.joining"))
+        emit({"name": token.name, "key": made["key"], "words": said}) if json else say(
+            f"our private key is {made['key']}; keep it here\ntell the hub's people, by telephone, these words:\n\n"
+            f"  {said}\n"
+        )
+        if no_wait:
+            say("once they have admitted us, run the same command again")
+        members = door.admitted(path)
+        while members is None and not no_wait:
+            token.check_time(datetime.now(UTC))
+            time.sleep(_LOOK_SECONDS)
+            try:
+                members = door.admitted(path)
+            except ConnectError:
+                continue  # the hub may be starting again
+    if members is None:
+        return
+    if members.pins.get(token.name) != own.fingerprint:
+        raise IdentityError("the hub has admitted another key in our name: tell its people [ID001]")
+    if path.exists():
+        raise FederationError(f"{path} exists already and is not overwritten; choose another --out [FE005]")
+    ours = members.select(COORDINATOR, token.name)  # nobody compared words of the others: the hub may have made them up
+    ours.save(path)
+    (out / f"{token.name}.joining").unlink(missing_ok=True)
+    config = _party_file(token.name, out, data) if token.role == "party" else None
+    others = find_new_members(ours, members)
+    facts = {"federation": str(path), "members": ours.pins, "new": _offers(others), "config": config and str(config)}
+    lines = [f"we are a member; {path} pins the hub and ourselves:", _table(ours)]
+    lines += _to_accept(others, config or path, None if config else Path(made["key"]))
+    if config:
+        lines.append(f"next: review {config}, then colonnade federation agent {config}")
+    emit(facts) if json else say("\n".join(lines))
+
+
+def _enrol(door: EnrolmentClient, own: Identity, token: InvitationToken, notes: Path) -> tuple[str, str]:
+    """Enrol, and return what the hub and we have drawn; the same again when the command is run again.
+
+    Our draw is told once the hub's is written down, and is good for no other: who would know it first could search for
+    a draw that makes the words it wants. A hub that was told of the invitation a moment ago may not know it yet.
+    """
+    invitation = sha256(token.pack().encode()).hexdigest()  # all of it: another hub with the same id is another one
+    drawn = _read_notes(notes, invitation)
+    draw = drawn.get("own") or new_draw()
+    replace_private(notes, dumps({"invitation": invitation, **drawn, "own": draw}).encode())
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            theirs = door.enrol(own, draw)
+            break
+        except ConnectError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_SECONDS)
+    if drawn.get("hub", theirs) != theirs:
+        raise IdentityError(
+            "the hub says something else for the six words than before: ask it for a new invitation [ID002]"
+        )
+    replace_private(notes, dumps({"invitation": invitation, "own": draw, "hub": theirs}).encode())
+    door.show_draw(draw)
+    return theirs, draw
+
+
+def _read_notes(notes: Path, invitation: str) -> dict[str, str]:
+    """What an earlier run of the command has drawn for this invitation."""
+    try:
+        found = reading.read_json(notes)
+    except (reading.UnreadableFile, reading.MalformedFile, FileNotFoundError):
+        return {}
+    if not isinstance(found, dict) or found.get("invitation") != invitation:
+        return {}
+    return {key: str(found[key]) for key in ("own", "hub") if matches_form(Draw, found.get(key))}
+
+
+def _party_file(name: str, out: Path, data: str | None) -> Path:
+    """The party's own file, to review, with a section for its agent; one that is there stays as it is."""
+    path = out / "party.toml"
+    if not path.exists():
+        party(name, out, data or f"{name}.csv", PERSON_ID, federation=FEDERATION)
+    return path
+
+
+def members(
+    config: Annotated[Path, typer.Argument(metavar="FILE", help="FEDERATION.toml, or a party's own file.")],
+    accept: Annotated[str | None, typer.Option("--accept", metavar="NAME", help="Pin a new member.")] = None,
+    words: Words = None,
+    key: Annotated[Path | None, typer.Option("--key", help="An analyst's key, to ask the hub who is new.")] = None,
+    json: Json = False,
+) -> None:
+    """List members with the six words of their keys; accept some."""
+    path, own = _whose(config, key)
+    ours = FederationMembers.load(path)
+    new: Sequence[MemberIdentity] = ()
+    if own is not None:
+        with FederationClient(ours, load_identity(own[1], own[0], ours.certificates)) as line:
+            new = find_new_members(ours, line.members())
+    if accept is not None:
+        found = next((each for each in new if each.name == accept), None)
+        if found is None:
+            raise FederationError(
+                f"the hub names no new member {accept!r}; `colonnade federation members {config}` lists them [FE006]"
+            )
+        if not _same_words(found.words, words, f"Does {accept} see the words {found.words!r} for its key?"):
+            raise FederationError(f"{accept} was not accepted, and {path} stays as it was [FE007]")
+        ours = accept_newcomer(path, found)
+        new = [each for each in new if each is not found]
+    facts = {
+        "federation": ours.name,
+        "members": {name: {"role": role, "pin": ours.pins[name], "words": six_words(ours.pins[name])}
+                    for name, role in ours.roles.items()},
+        "new": _offers(new),
+    }  # fmt: skip
+    emit(facts) if json else say("\n".join([_table(ours), *_to_accept(new, config, key)]))
+
+
+def _offers(new: Sequence[MemberIdentity]) -> dict[str, dict[str, Any]]:
+    return {each.name: {"role": each.role, "words": each.words, "known": each.known} for each in new}
+
+
+def _to_accept(new: Sequence[MemberIdentity], config: Path, key: Path | None) -> list[str]:
+    """Whom the hub names, and how each is accepted by who was shown ``config``, and an analyst's key."""
+    command = f"colonnade federation members {config}" + ("" if key is None else f" --key {key}")
+    lines = []
+    for each in new:
+        what = "has another key at the hub than here" if each.known else f"is new to us ({each.role})"
+        lines.append(f"{each.name} {what}: {each.words}")
+        first = f"take [members.{each.name}] out of FEDERATION.toml, then " if each.known else ""
+        lines.append(f"  once it has read you these words as its own: {first}{command} --accept {each.name}")
+    return lines
+
+
+def _whose(config: Path, key: Path | None) -> tuple[Path, tuple[str, Path] | None]:
+    """The federation's file, and the name and key with which the hub is asked; None where only the file is read."""
+    try:
+        raw = reading.read_toml(config)
+    except reading.UnreadableFile as error:
+        raise FederationError(f"{config} cannot be read: {error} [FE008]") from None
+    if "members" in raw:
+        return config, None if key is None else (key.stem, key)
+    own = PartyConfig.load(config)
+    return config.parent / own.agent_section.federation, (own.name, own.key)
+
+
+def _same_words(said: str, words: str | None, question: str) -> bool:
+    """Whether the other end has the same words: by what was typed, or by an answer at the terminal."""
+    if words is not None:
+        return words.lower().split() == said.split()
+    if not sys.stdin.isatty():
+        raise FederationError("compare the six words first: pass them by --words, or run this at a terminal [FE009]")
+    return ask_yes_or_no(question)
+
+
+def _at_the_hub(federation: Path) -> tuple[FederationMembers, Invitations]:
+    found = FederationMembers.load(federation)
+    if found.hub is None:
+        raise FederationError(f"{federation} has no [hub] section: this is done where the hub runs [FE010]")
+    return found, Invitations(HubFile(federation.parent / found.hub.folder))
+
+
+def _invitation(token: InvitationToken, federation: Path) -> str:
+    return (
+        f"invitation of {token.name} ({token.role}), good once and until {token.expires:%Y-%m-%d %H:%M} UTC; send it "
+        f"to {token.name} alone:\n\n{token.pack()}\n\n"
+        f"there: colonnade federation join TOKEN --out FOLDER; "
+        f"then here: colonnade federation admit {federation} {token.name}"
+    )
+
+
+def _table(found: FederationMembers) -> str:
+    width = max(len(name) for name in found.roles)
+    return "\n".join(f"{name:<{width}}  {role:<8}{six_words(found.pins[name])}" for name, role in found.roles.items())

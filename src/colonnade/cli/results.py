@@ -1,0 +1,371 @@
+"""What is done with results: predictions as a CSV file, a model for other programs, a synthetic table beside the real one."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from colonnade.cli.output import Json, emit, say
+from colonnade.errors import DataError, SchemaError, StorageError, StudyError
+from colonnade.models import registry, serialization
+from colonnade.models.base import Estimator
+from colonnade.models.classifier_mixin import check_threshold
+from colonnade.report.document import write_assessment
+from colonnade.study.record import as_text
+from colonnade.tables import cell_parsing
+from colonnade.tables.cell_parsing import pa, pc
+from colonnade.tables.columns import Category
+from colonnade.tables.dates import ISO_DATE, guess_date_formats, parse_days
+from colonnade.tables.files import read_columns, require_columns
+from colonnade.tables.text_format import WHERE_TO_SAY, TextFormat
+from colonnade.tables.wording import itemise, suggest_name
+
+
+def predict(
+    path: Annotated[Path, typer.Argument(metavar="MODEL.json", help="A fitted model, or scores that we received.")],
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="PARTY=FILE", help="A party's columns of the people; or one FILE with all."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The CSV file to write.")] = Path("predictions.csv"),
+    id: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="COLUMN", help="The column of ids, or PARTY=COLUMN.  [default: person_id]"),
+    ] = None,
+    same_order: Annotated[
+        bool, typer.Option("--same-order", help="No ids: the same row is the same person in every file.")
+    ] = False,
+    common: Annotated[bool, typer.Option("--common", help="Only the people whom all files hold.")] = False,
+    encoding: Annotated[
+        list[str] | None, typer.Option("--encoding", metavar="[PARTY=]X", help="Of CSV files, such as latin-1.")
+    ] = None,
+    separator: Annotated[
+        list[str] | None,
+        typer.Option("--separator", metavar="[PARTY=]X", help="What separates the cells of CSV files."),
+    ] = None,
+    decimal: Annotated[
+        list[str] | None, typer.Option("--decimal", metavar="[PARTY=]X", help="The decimal sign in CSV files.")
+    ] = None,
+    threshold: Annotated[
+        str | None, typer.Option("--threshold", help="Predict the second class above this chance, or: balanced.")
+    ] = None,
+    assess: Annotated[bool, typer.Option("--assess", help="The label is in the files: say how good it is.")] = False,
+    of: Annotated[str | None, typer.Option("--class", help="The class to assess, where there are several.")] = None,
+    page: Annotated[Path | None, typer.Option("--page", help="Assess, and write a page with curves here.")] = None,
+    kept: Annotated[list[Path] | None, typer.Option("--kept", help="What a party kept of the model.")] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option("--own", metavar="FILE", help="For scores: id and probability by a model of our own columns."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    json: Json = False,
+) -> None:
+    """Write predictions, or scores that we received, to a CSV file."""
+    tables, files_kept = table or [], kept or []
+    written = {"encoding": encoding or [], "separator": separator or [], "decimal": decimal or []}
+    for target in filter(None, (out, page)):
+        if target.exists() and not force:
+            raise StorageError(f"{target} is there already: choose another name, or replace it with --force [SO012]")
+    model: Any = Estimator.load(path)
+    given, limit, formats = _ids(model, id or [], same_order, common), _threshold(threshold), _formats(model, written)
+    with _in_options(tables):
+        people = _people(model, path, tables, formats[None])
+    if files_kept and not model.keeps:
+        raise StudyError(f"parties keep nothing of {path}, so leave --kept out [ST040]")
+    for file in files_kept:
+        model.load_kept(file)
+    if own is not None and model.recipient is None:
+        raise StudyError(f"{path} holds no scores that were received, so leave --own out [ST041]")
+    if model.recipient is None:
+        model.schemas_ = {party: schema.written(formats[party]) for party, schema in model.schemas_.items()}
+    with _in_options(tables):
+        told = model.assess(people, of=of, **given) if assess or page is not None else None
+        found = (
+            model.predictions(people, limit, **given)
+            if own is None
+            else model.joint.with_own(_own_scores(own, model.joint.probabilities is None)).table(limit)
+        )
+        left = model.people(people, **given).left_out if common and model.recipient is None else {}
+    serialization.replace_private(out, _csv(found))
+    said: dict[str, Any] = {"model": str(path), "people": found.num_rows, "out": str(out)}
+    lines = [f"{found.num_rows:,} predictions are in {out}, which only you can read"]
+    if left:
+        said["left_out"] = dict(left)
+        lines.append(", ".join(f"{count:,} rows of {party}" for party, count in left.items()) + " left out: not in all")
+    if told is not None:
+        decision = told.at(model.limit(limit)) if len(model.classes_) == 2 and of is None else None
+        said |= {"assessment": told.to_dict(), "at_threshold": decision and asdict(decision)}
+        lines += ["", str(told)]
+        if decision is not None:
+            lines.append(f"accuracy           {decision.accuracy:.3f} at the threshold {decision.threshold:.3g}")
+        if page is not None:
+            said["page"] = str(write_assessment(page, path.name, told, decision))
+            lines += ["", f"{page}: for those who hold the labels, not for publication"]
+    emit(said) if json else say("\n".join(lines))
+
+
+def _people(model: Any, path: Path, tables: Sequence[str], text: TextFormat) -> Any:
+    """The files by party, or the cells of the one file that has all columns; nothing for scores that were received."""
+    if model.recipient is not None:
+        if tables:
+            raise StudyError(f"{path} holds scores that were received, so leave --table out [ST042]")
+        return None
+    if not tables:
+        parties = ", ".join(model.schemas_)
+        raise DataError(
+            f"there are no tables: give --table PARTY=FILE for each of {parties}, or one --table FILE [DA031]"
+        )
+    named = {party: Path(file) for party, mark, file in (text.partition("=") for text in tables) if mark}
+    if not named and len(tables) == 1:
+        return read_columns(Path(tables[0]), tables[0], lambda there: there, text)
+    for party in named:
+        if party not in model.schemas_:
+            hint = suggest_name(party, list(model.schemas_))
+            raise DataError(
+                f"--table {party}=...: the model knows {', '.join(model.schemas_)} and no {party}{hint} [DA032]"
+            )
+    if len(named) < len(tables):
+        raise DataError("give each party's file once, as --table PARTY=FILE; or one file with all columns [DA033]")
+    return named
+
+
+def _formats(model: Any, written: Mapping[str, Sequence[str]]) -> dict[str | None, TextFormat]:
+    """How each party's file is written, and under ``None`` how all of them are, from ``[PARTY=]VALUE``."""
+    parties = list(model.schemas_) if model.recipient is None else []
+    said: dict[str | None, dict[str, str]] = {party: {} for party in (None, *parties)}
+    for key, texts in written.items():
+        for text in texts:
+            party, _, value = text.partition("=")
+            whose, value = (party, value) if party in parties else (None, text)
+            said[whose][key] = "\t" if value == "\\t" else value
+    return {party: TextFormat(**(said[None] | own)) for party, own in said.items()}
+
+
+@contextmanager
+def _in_options(tables: Sequence[str]) -> Iterator[None]:
+    """Errors that say what to write in a program or in a party's file say instead which option does it here."""
+    try:
+        yield
+    except DataError as error:
+        said = str(error)
+        owner = next((text.partition("=")[0] for text in tables if said.startswith(f"{text.partition('=')[2]}: ")), "")
+        whose = f"{owner}=" if owner else ""
+        said = re.sub(rf'write (\w+) = "(.*)" {re.escape(WHERE_TO_SAY)}', rf"give --\1 '{whose}\2'", said)
+        said = re.sub(r"with id=\{'(.*)': COLUMN\}", r"with --id \1=COLUMN", said)
+        raise DataError(said.replace("say common=True", "say --common")) from None
+
+
+def _ids(model: Any, given: Sequence[str], same_order: bool, common: bool) -> dict[str, Any]:
+    """The column of ids, or one for each party, or that rows stand in the same order."""
+    if same_order and common:
+        raise DataError("--common finds people by their ids, so leave --same-order out [DA034]")
+    if same_order:
+        return {"same_order": True}
+    named = {party: column for party, mark, column in (text.partition("=") for text in given) if mark}
+    whole = [text for text in given if "=" not in text]
+    if len(whole) > 1:
+        raise DataError("give one --id COLUMN, and --id PARTY=COLUMN for parties that name it otherwise [DA035]")
+    usual = whole[0] if whole else "person_id"
+    ids = {party: named.get(party, usual) for party in model.schemas_} if named else usual
+    return {"id": ids, "common": True} if common else {"id": ids}
+
+
+def _threshold(text: str | None) -> float | str | None:
+    if text is None or text == "balanced":
+        return text
+    try:
+        found: float | str = float(text)
+    except ValueError:
+        found = text
+    check_threshold(found)
+    return found
+
+
+def _own_scores(path: Path, numbers: bool) -> dict[str, float]:
+    """What a model of our own columns says, by id."""
+    wanted = ["id", "prediction" if numbers else "probability"]
+
+    def choose(there: Sequence[str]) -> Sequence[str]:
+        require_columns(wanted, there, str(path))
+        return wanted
+
+    ids, values = (column.to_pylist() for column in read_columns(path, str(path), choose).columns)
+    try:
+        found = {str(person): float(value) for person, value in zip(ids, values, strict=True)}
+    except (TypeError, ValueError):
+        raise DataError(f"{path}: the column {wanted[1]} must have a number in every row [DA036]") from None
+    if len(found) < len(ids):
+        raise DataError(f"{path}: some ids are there more than once; keep one row for each person [DA037]")
+    return found
+
+
+def _csv(table: Any) -> bytes:
+    written = io.BytesIO()
+    pa.csv.write_csv(table, written, pa.csv.WriteOptions(quoting_style="needed"))
+    return written.getvalue()
+
+
+FORMATS = ("onnx", "json")
+
+
+def export(
+    path: Annotated[Path, typer.Argument(metavar="MODEL.json", help="A fitted model with public weights.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="onnx (encoder inside) or json.")] = "onnx",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Write a model for people who do not have Colonnade."""
+    if to not in FORMATS:
+        raise StudyError(
+            f"--to is {' or '.join(FORMATS)}, not {to!r}; a scikit-learn pipeline is made in Python [ST032]"
+        )
+    if out.exists() and not force:
+        raise StorageError(f"{out} is there already: add --force to replace it, or choose another --out [SO008]")
+    model = Estimator.load(path)
+    with serialization.name_file_in_errors(out):
+        if to == "onnx":
+            model.to_onnx(out)
+        else:
+            serialization.replace_file(out, as_text(model.to_json()))
+    if json:
+        emit({"model": str(path), "format": to, "out": str(out)})
+    else:
+        encoder = "raw columns in, predictions out" if to == "onnx" else "weights, and how columns are encoded"
+        say(f"{out}: {encoder}")
+
+
+_OTHER = "(another value)"
+
+
+def quality(
+    synthetic: Annotated[Path, typer.Argument(metavar="SYNTHETIC.parquet", help="The table of made-up people.")],
+    real: Annotated[list[Path], typer.Argument(metavar="REAL...", help="Files of the real people, side by side.")],
+    held_out: Annotated[
+        list[Path] | None, typer.Option("--held-out", help="A file of other real people; once for each party.")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The column of ids in files of real people.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="The column that models shall predict.")] = None,
+    sdmetrics: Annotated[bool, typer.Option("--sdmetrics", help="Add the score of SDMetrics.")] = False,
+    page: Annotated[Path | None, typer.Option("--page", help="Write a page with plots here.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare a synthetic table with the real one."""
+    comparison = registry.only("quality")
+    made_up = _read_columns(synthetic)
+    if all(pa.types.is_string(field.type) for field in made_up.schema):
+        raise DataError(
+            f"{synthetic} does not say of what type its columns are; give the Parquet file of the table [DA038]"
+        )
+    people, others = _join_columns(real, made_up, id, "of real people")
+    aside, others_aside = _join_columns(held_out, made_up, id, "held out") if held_out else (None, 0)
+    found = comparison.evaluate(people, made_up, held_out=aside, label=label, sdmetrics=sdmetrics)
+    left_out = others + others_aside
+    told = found.to_dict() | {"left_out": left_out}
+    if page is not None:
+        told["page"] = str(comparison.write(page, synthetic.name, found))
+    if json:
+        emit(told)
+        return
+    say(str(found))
+    if left_out:
+        say(f"\n{left_out:,} people were left out, because not all files hold them")
+    if page is not None:
+        say(f"\n{page}: for those who hold the data, not for publication")
+
+
+def _read_columns(path: Path) -> Any:
+    return read_columns(path, str(path), lambda there: there)
+
+
+def _join_columns(paths: list[Path], made_up: Any, id: str | None, which: str) -> tuple[Any, int]:
+    """The columns of some files side by side, and how many people not all of them hold.
+
+    Rows belong together by their id or, without one, by their place.
+    """
+    tables, others = {path: _read_columns(path) for path in paths}, 0
+    if id is not None:
+        tables, others = _common(tables, id, which)
+    elif len({table.num_rows for table in tables.values()}) > 1:
+        raise DataError(f"the files {which} have different numbers of rows; name the column of ids by --id [DA039]")
+    columns: dict[str, Any] = {}
+    for path, table in tables.items():
+        for name in table.column_names:
+            if name in made_up.column_names and name != id:
+                place = cell_parsing.CellLocation(
+                    str(path), name, range(1, table.num_rows + 1), np.zeros(table.num_rows, np.bool_)
+                )
+                columns[name] = _convert_cells(table[name], made_up[name], place)
+    lacking = [name for name in made_up.column_names if name not in columns]
+    if lacking:
+        raise DataError(f"the files {which} lack {itemise(lacking, 5)}, which the synthetic table has [DA040]")
+    return pa.table({name: columns[name] for name in made_up.column_names}), others
+
+
+def _common(tables: Mapping[Path, Any], id: str, which: str) -> tuple[dict[Path, Any], int]:
+    """The rows of the people whom all tables hold, in the same order, and how many other people there are."""
+    rows = {path: _rows_by_id(table, path, id) for path, table in tables.items()}
+    everybody, common = set[str]().union(*rows.values()), sorted(set.intersection(*map(set, rows.values())))
+    if not common:
+        raise DataError(f"the files {which} have nobody in common by {id!r}; give files about the same people [DA041]")
+    found = {path: table.take([rows[path][person] for person in common]) for path, table in tables.items()}
+    return found, len(everybody) - len(common)
+
+
+def _rows_by_id(table: Any, path: Path, id: str) -> dict[str, int]:
+    """The row of each person; rows without an id belong to nobody."""
+    if id not in table.column_names:
+        raise DataError(f"{path} has no column {id!r}; --id names a column that all files of real people have [DA042]")
+    named = [(str(cell), row) for row, cell in enumerate(table[id].to_pylist()) if cell not in (None, "")]
+    found = dict(named)
+    if len(found) < len(named):
+        raise DataError(f"{path} has several rows for one person by {id!r}; keep one of them [DA043]")
+    return found
+
+
+def _convert_cells(cells: Any, like: Any, place: cell_parsing.CellLocation) -> Any:
+    """Cells of a file as the synthetic table has them; numbers, dates and flags that cannot be read are missing."""
+    unfit: Any = place.invalid
+    if pa.types.is_boolean(like.type):
+        yes, missing = cell_parsing.parse_flags(cells, place)
+        return pa.array(yes, mask=missing | unfit)
+    if pa.types.is_integer(like.type) or pa.types.is_floating(like.type):
+        values, missing = cell_parsing.parse_numbers(cells, place)
+        return pa.array(values, mask=missing | unfit)
+    if pa.types.is_date(like.type):
+        days, missing = parse_days(cells, _format(cell_parsing.flatten_column(cells)), place)
+        return pa.array(days.astype("M8[D]"), mask=missing | unfit)
+    known = _category_values(like, place)
+    found, missing = cell_parsing.parse_codes(cells, known.values, place)
+    texts = np.array([*known.values, _OTHER], dtype=object)
+    return pa.array(texts[found], mask=missing)
+
+
+def _format(cells: Any) -> str:
+    """The format in which all these cells are dates, if there is one."""
+    known = (
+        guess_date_formats(cells.filter(pa.array(~cell_parsing.find_missing(cells))))
+        if cell_parsing.is_text(cells.type)
+        else []
+    )
+    return known[0] if known else ISO_DATE
+
+
+def _category_values(like: Any, place: cell_parsing.CellLocation) -> Category:
+    """The values of a category, which a synthetic table lists even where nobody has them."""
+    try:
+        if pa.types.is_dictionary(like.type):
+            return Category(tuple(like.unify_dictionaries().chunk(0).dictionary.to_pylist()))
+        return Category(tuple(value for value in pc.unique(like).to_pylist() if value is not None))
+    except (SchemaError, IndexError):
+        raise DataError(
+            f"column {place.column!r} of the synthetic table is no category, number or flag [DA044]"
+        ) from None

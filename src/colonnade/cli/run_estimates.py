@@ -1,0 +1,270 @@
+"""``colonnade bench``, and how the commands that estimate a run are told about workers, hubs and lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from colonnade.cli.output import Json, emit, progress_bar, say
+from colonnade.errors import StorageError, StudyError
+
+if TYPE_CHECKING:
+    from colonnade.study import Study
+    from colonnade.study.scale import MachineBenchmark, RunTimeEstimate, WorkerFleet
+
+Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", min=1, help="Workers of each participant.  [default: 1]")
+]
+Hubs = Annotated[int | None, typer.Option("--hubs", metavar="N", min=1, help="Hubs that share lanes.  [default: 1]")]
+Bandwidth = Annotated[
+    str | None,
+    typer.Option(
+        "--bandwidth", metavar="10Gbit", help="Of each hub and each participant's line, each way.  [default: 1Gbit]"
+    ),
+]
+RoundTrip = Annotated[
+    float | None,
+    typer.Option("--round-trip", metavar="MS", min=0, help="Milliseconds to a peer and back.  [default: 0]"),
+]
+PartitionCount = Annotated[
+    int | None,
+    typer.Option("--partitions", metavar="N", min=1, help="A power of two.  [default: as the study says, or fit]"),
+]
+TableOption = Annotated[
+    Literal["csv", "parquet"] | None, typer.Option("--table", help="What tables are.  [default: parquet]")
+]
+OneMachine = Annotated[
+    bool, typer.Option("--one-machine", help="All participants and hubs share the machine that was measured.")
+]
+LinksOption = Annotated[
+    Literal["hub", "direct"] | None,
+    typer.Option("--links", help="Whether packets go through hubs.  [default: as the study says]"),
+]
+BenchOption = Annotated[
+    Path | None, typer.Option("--bench", metavar="FILE", help="Constants by `colonnade bench`.  [default: built in]")
+]
+_BANDWIDTH = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?)(bit|B)(?:/s|ps)?")
+_POWERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_LONG_LIST = 500_000
+"""People of one list for which partitions are chosen: longer ones take memory, shorter ones time to begin."""
+_LANES_EACH = 4
+_SHORT = 2_000_000
+"""Rows for which one worker needs no partitions."""
+
+
+@dataclass(frozen=True)
+class EstimateOptions:
+    """What a command was told about workers, hubs and lines; ``None`` where it was not."""
+
+    workers: int | None = None
+    hubs: int | None = None
+    bandwidth: str | None = None
+    round_trip: float | None = None
+    partitions: int | None = None
+    table: Literal["csv", "parquet"] | None = None
+    one_machine: bool = False
+    bench: Path | None = None
+    links: Literal["hub", "direct"] | None = None
+
+    @property
+    def any_given(self) -> bool:
+        """Whether it was told anything."""
+        return self != EstimateOptions()
+
+    def estimate_for(self, study: Study, rows: int) -> StudyEstimate:
+        """What a run of a study with lists of so many rows would take."""
+        from colonnade.study.scale import (
+            BUILT_IN,
+            MachineBenchmark,
+            WorkerFleet,
+            estimate,
+            why_not_parted,
+            work_of_study,
+        )
+
+        measured = BUILT_IN if self.bench is None else MachineBenchmark.load(self.bench)
+        line = WorkerFleet.bandwidth if self.bandwidth is None else bytes_a_second(self.bandwidth)
+        trip = None if self.round_trip is None else self.round_trip / 1000
+        cores = measured.processors if self.one_machine else None
+        links = self.links or study.content.coordinator.links
+        fleet = WorkerFleet(self.workers or 1, self.hubs or 1, line, trip, cores, links)
+        own = 1 if study.aligning is None else study.aligning.partitions
+        able = why_not_parted(study.task, study.aligning) is None
+        chosen = self.partitions or (fit(rows, fleet.workers) if own == 1 and able else own)
+        work = work_of_study(study, rows, chosen, self.table or "parquet")
+        return StudyEstimate(
+            study.name, rows, work.table, fleet, measured, estimate(work, fleet, measured.constants), own
+        )
+
+
+@dataclass(frozen=True)
+class StudyEstimate:
+    """An estimate, and what it is about."""
+
+    study: str
+    rows: int
+    table: str
+    fleet: WorkerFleet
+    measured: MachineBenchmark
+    estimate: RunTimeEstimate
+    own_partitions: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "study": self.study,
+            "rows": self.rows,
+            "table": self.table,
+            "fleet": vars(self.fleet),
+            "constants": self.measured.to_dict(),
+            "constants_from": self.measured.source,
+            "estimate": self.estimate.to_dict(),
+        }
+
+
+def fit(rows: int, workers: int) -> int:
+    """How many partitions fit lists of so many rows: some lanes for every worker, and lists that fit into memory."""
+    if workers == 1 and rows <= _SHORT:
+        return 1
+    least = max(_LANES_EACH * workers, -(-rows // _LONG_LIST))
+    return min(1 << 16, 1 << (least - 1).bit_length())
+
+
+def bytes_a_second(text: str) -> float:
+    """A bandwidth, such as 10Gbit, 100 Mbit/s or 50MB/s."""
+    found = _BANDWIDTH.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise StudyError(f"a bandwidth is written like 10Gbit, 100Mbit/s or 50MB/s, not {text!r} [ST043]")
+    return float(found[1]) * _POWERS[found[2]] / (8 if found[3] == "bit" else 1)
+
+
+def bench(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The file to write.  [default: colonnade-bench.json]")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="In about 6 s instead of 20, and less exactly.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Measure this machine, for the estimates of `colonnade plan`."""
+    from colonnade.cli.process_tuning import keep_memory, without_pandas
+    from colonnade.study.scale.constants import DEFAULT_FILE
+
+    path = out or DEFAULT_FILE
+    if path.exists() and not force:
+        raise StudyError(f"{path} is there already: name another file, or say --force [ST044]")
+    if not path.absolute().parent.is_dir():  # before all the measuring
+        raise StorageError(f"{path} cannot be written: there is no folder {path.parent} [SO014]")
+    without_pandas()  # as a study does
+    keep_memory()
+    from colonnade.study.scale.benchmark import FULL, QUICK, measure
+
+    with progress_bar(not json) as progress:
+        found = measure(QUICK if quick else FULL, progress)
+    found.save(path)
+    if json:
+        emit(found.to_dict() | {"file": str(path)})
+        return
+    say(f"{constants(found)}\n\nwritten to {path}; colonnade plan STUDY.toml --cost --bench {path}")
+
+
+def constants(found: MachineBenchmark) -> str:
+    """Constants of a machine, as text."""
+    from colonnade.study.scale.constants import UNITS, in_words
+
+    lines = [f"{what:<30} {in_words(name, getattr(found.constants, name)):>9}" for name, (what, _) in UNITS.items()]
+    return "\n".join(["seconds of one core for one of each:", "", *(f"  {line}" for line in lines)])
+
+
+def show(outcome: StudyEstimate) -> str:
+    """What a run would take, as text."""
+    found, fleet = outcome.estimate, outcome.fleet
+    chosen = " (chosen for this estimate)" if found.partitions != outcome.own_partitions else ""
+    lanes = (
+        f"{found.partitions:,}{chosen}, lists of {found.listed:,} people; {found.lanes_in_turn:,} for a worker"
+        if found.partitions > 1
+        else "none: one process for each participant does everything"
+    )
+    line = f"{fleet.bandwidth * 8 / 1e9:g} Gbit/s"
+    where = f"on one machine with {fleet.cores} processors" if fleet.cores else "each with a core"
+    by = "carry everything" if fleet.links == "hub" else "carry what comes before direct links, which reach everybody"
+    facts = (
+        ("rows", f"{outcome.rows:,} in every table ({outcome.table}), all of them common"),
+        ("partitions", lanes),
+        ("workers", f"{fleet.workers:,} for each participant, {where}"),
+        ("hubs", f"{fleet.hubs:,}; they and participants have lines of {line} each way"),
+        ("links", f"{fleet.links}: hubs {by}"),
+        ("from", outcome.measured.source),
+    )
+    takes = f"about {clock(found.seconds)}, {found.core_hours:.3g} core-hours, {size(found.bytes_total)} on the wire"
+    lines = [
+        f"study {outcome.study!r}: what a run would take. These are ESTIMATES, not measurements.",
+        "",
+        *(f"  {name:<10}  {value}" for name, value in facts),
+        "",
+        takes,
+        f"the bottleneck: {found.bottleneck}",
+        "",
+        *_parties(found),
+        "",
+        "seconds of one core, of head and workers together:",
+        *_phases(found),
+    ]
+    return "\n".join(lines)
+
+
+def _parties(found: RunTimeEstimate) -> list[str]:
+    width = max(len("each hub"), *(len(party.name) for party in found.parties))
+    heads = "".join(f"  {name:>9}" for name in ("sends", "a worker", "the head", "disk"))
+    lines = [f"  {'':<{width}}  {'clock':>8}{heads}  {'core-hours':>10}"]
+    for party in found.parties:
+        lines.append(
+            f"  {party.name:<{width}}  {clock(party.seconds):>8}  {size(party.bytes_sent):>9}  "
+            f"{size(party.worker_memory):>9}  {size(party.head_memory):>9}  {size(party.disk):>9}  "
+            f"{party.core_hours:>10.3g}"
+        )
+    hub = found.hub
+    lines.append(
+        f"  {'each hub':<{width}}  {clock(hub.seconds):>8}  {size(hub.bytes_passed):>9}  {'-':>9}  {'-':>9}  {'-':>9}  "
+        f"{hub.core_hours:>10.3g}"
+    )
+    return lines
+
+
+def _phases(found: RunTimeEstimate) -> list[str]:
+    from colonnade.study.scale.cost_model import PHASES
+
+    width = max(len(party.name) for party in found.parties)
+    heads = "".join(f"{name:>13}" for name in PHASES)
+    lines = [f"  {'':<{width}}{heads}"]
+    for party in found.parties:
+        spent = "".join(f"{plain_seconds(party.phases[name]):>13}" for name in PHASES)
+        lines.append(f"  {party.name:<{width}}{spent}")
+    return lines
+
+
+def plain_seconds(seconds: float) -> str:
+    """Seconds as people write them, without powers of ten."""
+    if seconds >= 100:
+        return f"{seconds:,.0f}"
+    return f"{seconds:.3g}" if seconds >= 0.001 or not seconds else "<0.001"
+
+
+def clock(seconds: float) -> str:
+    """A time by the clock, such as ``41 s``, ``12 min`` or ``3.4 h``."""
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def size(count: float) -> str:
+    """A number of bytes, up to petabytes."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} PB"

@@ -1,0 +1,407 @@
+"""Who belongs to a federation: FEDERATION.toml with names, roles and pinned certificates, and six words for a key.
+
+Pins are everybody's own: the hub may say that somebody has joined, and a person here decides, after six words of the key
+were compared with whoever joined.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache, cached_property, lru_cache
+from hashlib import scrypt, sha256
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from colonnade.disk import reading, writing
+from colonnade.errors import FederationError, IdentityError, StorageError
+from colonnade.privacy.observers import OTHERS
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.party_file import ConsoleRole as PersonRole, ConsoleSection, LogSection
+from colonnade.study.spec import first_problem
+from colonnade.study.study_file import FileSection, check_host_and_port, check_path
+from colonnade.study.worker_options import PROCESSES, WorkersSection
+from colonnade.wire import Certificate, check_name
+from colonnade.wire.certificates import CLOCK_SKEW
+from colonnade.wire.quota import HubLimits
+
+FederationRole = Literal["hub", "party", "analyst"]
+MOST_MEMBERS = 1000
+INVITED = "invitation."
+"""How the names begin under which those dial who are invited and no members yet."""
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMG]?I?B?)", re.IGNORECASE)
+
+
+def parse_size(given: Any) -> Any:
+    """A number of bytes, which may be written with a unit, such as "4 GB"."""
+    if not isinstance(given, str):
+        return given
+    if (found := _SIZE.fullmatch(given.strip())) is None or found[2].upper() not in _UNITS:
+        raise ValueError('must be a number of bytes, or text such as "4 GB" or "512 MB" [VA157]')
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+Size = Annotated[int, BeforeValidator(parse_size)]
+
+
+class MemberPart(FileSection):
+    """``[members.NAME]``: what a member is, and the fingerprint of its certificate."""
+
+    role: FederationRole
+    pin: str
+
+    @field_validator("pin")
+    @classmethod
+    def _fingerprint(cls, pin: str) -> str:
+        if not re.fullmatch("sha256:[0-9a-f]{64}", pin):
+            raise ValueError(
+                "must be sha256: and 64 hexadecimal digits in lower case, as `colonnade init` prints them [VA158]"
+            )
+        return pin
+
+
+class HubComputePart(WorkersSection):
+    """``[hub.compute]``: the workers of the hub's coordinators, in studies with lanes."""
+
+    @model_validator(mode="after")
+    def _counted(self) -> HubComputePart:
+        if self.engine != PROCESSES and self.workers is None:
+            raise ValueError(
+                f"engine = {self.engine!r} needs workers: say how many of them the cluster has cores for [VA159]"
+            )
+        return self
+
+
+class HubPart(FileSection):
+    """``[hub]``: what the hub alone needs to know; others ignore it."""
+
+    key: str = "coordinator.key"
+    folder: str = "hub"
+    listen: str | None = None
+    dial: bool = Field(default=True, strict=True)
+    health: str | None = None
+    console: ConsoleSection | Literal[False] = False
+    people: dict[str, PersonRole] = Field(default_factory=dict)
+    log: LogSection = LogSection()
+    connections: int = Field(default=HubLimits.connections, ge=1, le=10_000, strict=True)
+    rooms: int = Field(default=HubLimits.rooms, ge=1, le=10_000, strict=True)
+    lanes: int = Field(default=32, ge=1, le=1024, strict=True)
+    bytes_per_second: Annotated[Size, Field(ge=1 << 20)] = HubLimits.bytes_per_second
+    memory: Annotated[Size, Field(ge=1 << 26)] = HubLimits.memory
+    study_memory: Annotated[Size, Field(ge=10**8)] = 4 * 10**9
+    proposals: int = Field(default=100, ge=1, le=100_000, strict=True)
+    studies_at_once: int = Field(default=4, ge=1, le=1000, strict=True)
+    studies_per_party: int = Field(default=1, ge=1, le=1000, strict=True)
+    overdue: float = Field(default=300.0, gt=0, le=86_400)
+    hours: float = Field(default=12.0, gt=0, le=8784)
+    keep_days: float = Field(default=90.0, gt=0, le=36500)
+    scores: tuple[str, ...] = Field(default=(), max_length=64)
+    """Study files of standing questions, whose rooms are open and in which the hub keeps the coordinator's seat."""
+    compute: HubComputePart = HubComputePart()
+
+    @field_validator("key", "folder")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        return check_path(text)
+
+    @field_validator("listen", "health")
+    @classmethod
+    def _address(cls, text: str | None) -> str | None:
+        if text is not None:
+            check_host_and_port(text)
+        return text
+
+
+class FederationFile(FileSection):
+    """The whole file."""
+
+    name: str = Field(min_length=1, max_length=80)
+    address: str
+    members: dict[str, MemberPart] = Field(min_length=1, max_length=MOST_MEMBERS)
+    hub: HubPart | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, name: str) -> str:
+        if not name.isprintable() or not name.strip():
+            raise ValueError("must be one line of text [VA160]")
+        return name
+
+    @field_validator("address")
+    @classmethod
+    def _host_and_port(cls, address: str) -> str:
+        return check_host_and_port(address)
+
+    @model_validator(mode="after")
+    def _one_hub(self) -> FederationFile:
+        for name, member in self.members.items():
+            check_name(name)
+            if (member.role == "hub") != (name == COORDINATOR):
+                raise ValueError(
+                    f'members - the hub, and nobody else, is [members.{COORDINATOR}] with role = "hub" [VA161]'
+                )
+            if not is_allowed_name(name):
+                raise ValueError(f"members - {name!r} is a reserved word and cannot name a member [VA162]")
+        if COORDINATOR not in self.members:
+            raise ValueError(f"members.{COORDINATOR} is missing: it is the hub, which everybody dials [VA163]")
+        return self
+
+
+@dataclass(frozen=True)
+class FederationMembers:
+    """A federation: its members with roles and certificates, and the address of its hub."""
+
+    name: str
+    address: str
+    certificates: Mapping[str, Certificate]
+    roles: Mapping[str, FederationRole]
+    hub: HubPart | None
+    path: Path
+
+    @classmethod
+    def load(cls, path: str | Path) -> FederationMembers:
+        """Read FEDERATION.toml and the certificates beside it, each checked against its pin."""
+        path = Path(path)
+        try:
+            raw = reading.read_toml(path)
+            if "members" not in raw and ("task" in raw or "policy" in raw):
+                what = "study" if "task" in raw else "party's own"
+                raise FederationError(f"{path} is a {what} file: name FEDERATION.toml in its place [FE033]")
+            content = FederationFile.model_validate(raw)
+        except reading.MalformedFile as error:
+            raise FederationError(f"the federation file {path} is not valid TOML: {error} [FE034]") from None
+        except reading.UnreadableFile as error:
+            raise FederationError(f"the federation file {path} cannot be read: {error} [FE035]") from None
+        except ValidationError as error:
+            raise FederationError(f"{path}: {first_problem(error)} [FE036]") from None
+        except IdentityError as error:
+            raise FederationError(f"{path}: members - {error} [FE037]") from None
+        found = {
+            name: Certificate.load(path.parent / "certs" / f"{name}.crt", member.pin)
+            for name, member in content.members.items()
+        }
+        roles = {name: member.role for name, member in content.members.items()}
+        return cls(content.name, content.address, found, roles, content.hub, path).check_unique()
+
+    def check_unique(self) -> FederationMembers:
+        """These members, if each has a name and a key of its own; otherwise an error."""
+        keys: dict[str, str] = {}
+        for name, certificate in self.certificates.items():
+            if certificate.name != name:
+                raise IdentityError(
+                    f"{self.path}: the certificate of {name} was made for {certificate.name}, so others "
+                    "would refuse it [ID006]"
+                )
+            if (other := keys.setdefault(certificate.key_fingerprint, name)) != name:
+                raise IdentityError(
+                    f"{self.path}: {other} and {name} have the same key; each needs a key of its own [ID007]"
+                )
+        return self
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """The members that hold tables."""
+        return tuple(name for name, role in self.roles.items() if role == "party")
+
+    @property
+    def analysts(self) -> tuple[str, ...]:
+        """The members that may propose studies: analysts, and parties too."""
+        return tuple(name for name, role in self.roles.items() if role != "hub")
+
+    @property
+    def pins(self) -> dict[str, str]:
+        """Everyone's fingerprint."""
+        return {name: certificate.fingerprint for name, certificate in self.certificates.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what is the same at all members: the name, the address, roles and pins."""
+        said = {"name": self.name, "address": self.address, "roles": dict(self.roles), "pins": self.pins}
+        return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise an error unless each of these is a party of the federation."""
+        if strangers := sorted(set(names) - set(self.parties)):
+            raise FederationError(
+                f"{', '.join(strangers)} is no party of the federation {self.name!r} whom we have accepted; those are "
+                f"{', '.join(sorted(self.parties)) or 'none yet'}, and "
+                "`colonnade federation members` accepts others [FE038]"
+            )
+
+    def check_new(self, name: str) -> None:
+        """Raise an error unless somebody who joins may have this name."""
+        if check_name(name).lower() in map(str.lower, self.roles) or not is_allowed_name(name):
+            raise FederationError(f"{name!r} is taken in the federation {self.name!r}: choose another name [FE039]")
+
+    def with_member(self, certificate: Certificate, role: FederationRole) -> FederationMembers:
+        """These members and one more."""
+        name = certificate.name
+        self.check_new(name)
+        more = {**self.certificates, name: certificate}
+        return replace(self, certificates=more, roles={**self.roles, name: role}).check_unique()
+
+    def select(self, *names: str) -> FederationMembers:
+        """The federation with these members alone."""
+        certificates = {name: self.certificates[name] for name in names}
+        return replace(self, certificates=certificates, roles={name: self.roles[name] for name in names})
+
+    def save(self, path: str | Path) -> None:
+        """Write the part of FEDERATION.toml that everybody has, and ``certs/`` beside it."""
+        path = Path(path)
+        parts = [f"name = {_toml_text(self.name)}\naddress = {_toml_text(self.address)}\n"]
+        parts += [_member_section(name, role, self.pins[name]) for name, role in self.roles.items()]
+        self._put(path, "\n".join(parts), self.certificates)
+
+    def append(self, name: str) -> None:
+        """Add one of these members to the file from which the others were read; the rest of it stays as it is."""
+        try:
+            text = reading.read_text(self.path)
+        except reading.UnreadableFile as error:
+            raise FederationError(f"the federation file {self.path} cannot be read: {error} [FE040]") from None
+        added = _member_section(name, self.roles[name], self.pins[name])
+        self._put(self.path, f"{text.rstrip()}\n\n{added}", {name: self.certificates[name]})
+
+    def _put(self, path: Path, text: str, certificates: Mapping[str, Certificate]) -> None:
+        folder = path.parent / "certs"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files = {folder / f"{name}.crt": certificate.pem for name, certificate in certificates.items()}
+            writing.write_files({**files, path.resolve(): text.encode()})  # the pins last: they need the certificates
+        except OSError as error:
+            raise StorageError(f"{error.filename or path} cannot be written: {error.strerror} [SO024]") from None
+
+
+def is_allowed_name(name: str) -> bool:
+    """Whether a member may have this name, which is one in form."""
+    return name != OTHERS and not name.startswith(INVITED)
+
+
+def _member_section(name: str, role: FederationRole, pin: str) -> str:
+    return f"[members.{_toml_text(name)}]\nrole = {_toml_text(role)}\npin = {_toml_text(pin)}\n"
+
+
+def _toml_text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+WORD_COUNT = 6
+_BITS = 11
+_DOMAIN = b"colonnade six words 1"
+_COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 1 << 26}
+
+
+@lru_cache(maxsize=4096)
+def six_words(fingerprint: str, *more: str) -> str:
+    """Six words, with blanks between them, for a fingerprint, or for several things that belong together."""
+    said = b"".join(len(part).to_bytes(4) + part for part in (text.encode() for text in (fingerprint, *more)))
+    number = int.from_bytes(scrypt(said, salt=_DOMAIN, dklen=9, **_COST))
+    return " ".join(word_list()[number >> _BITS * place & (1 << _BITS) - 1] for place in range(WORD_COUNT))
+
+
+@cache
+def word_list() -> tuple[str, ...]:
+    """All words, in the order of the alphabet."""
+    return tuple((resources.files("colonnade.federation") / "words.txt").read_text("ascii").split())
+
+
+ROTATE_DAYS = 365
+"""After so many days the page about people advises a new key."""
+_SOON_DAYS = 60
+
+OFFERED = "offered"
+"""The folder, in an agent's own, in which the hub's list of members is kept for people to look at."""
+
+
+@dataclass(frozen=True)
+class MemberIdentity:
+    """A member as people compare it: the name, the role, and the key with its pin, its words and its age."""
+
+    name: str
+    role: FederationRole
+    certificate: Certificate
+    known: bool = False
+    """Whether we know this name with another key: then the old one is taken out by hand first, or nothing changes."""
+
+    @classmethod
+    def of(cls, members: FederationMembers, name: str) -> MemberIdentity:
+        """A member of a federation."""
+        return cls(name, members.roles[name], members.certificates[name])
+
+    @property
+    def pin(self) -> str:
+        """The fingerprint of its key."""
+        return self.certificate.fingerprint
+
+    @property
+    def words(self) -> str:
+        """Six words of its key."""
+        return six_words(self.pin)
+
+    @property
+    def since(self) -> datetime:
+        """When its certificate was made."""
+        return self.certificate.parsed.not_valid_before_utc + CLOCK_SKEW  # set back then, for clocks that lag
+
+    @property
+    def until(self) -> datetime:
+        """Until when its certificate is good."""
+        return self.certificate.parsed.not_valid_after_utc
+
+    @property
+    def days(self) -> int:
+        """How old its key is."""
+        return (datetime.now(UTC) - self.since).days
+
+    @property
+    def left(self) -> int:
+        """For how many more days its key is good."""
+        return (self.until - datetime.now(UTC)).days
+
+    @property
+    def advice(self) -> str | None:
+        """A sentence where something should be done about its key."""
+        if self.left < 0:
+            return "It has expired: others refuse it. Make a new key now."
+        if self.left < _SOON_DAYS:
+            return f"It expires in {self.left} days: make a new key soon."
+        return f"It is older than {ROTATE_DAYS} days: consider a new key." if self.days > ROTATE_DAYS else None
+
+
+def find_new_members(ours: FederationMembers, offered: FederationMembers) -> list[MemberIdentity]:
+    """Those whom the hub names and we do not, or with another key."""
+    return [
+        MemberIdentity(name, offered.roles[name], certificate, name in ours.roles)
+        for name, certificate in offered.certificates.items()
+        if name not in ours.roles or ours.certificates[name].fingerprint != certificate.fingerprint
+    ]
+
+
+def save_offered_members(folder: Path, offered: FederationMembers) -> None:
+    """Write down what the hub says, for the console and commands of this party."""
+    offered.save(folder / OFFERED / "FEDERATION.toml")
+
+
+def load_new_members(folder: Path, ours: FederationMembers) -> list[MemberIdentity]:
+    """Those who wait to be accepted, by what was last written down."""
+    path = folder / OFFERED / "FEDERATION.toml"
+    return find_new_members(ours, FederationMembers.load(path)) if path.exists() else []
+
+
+def accept_member(federation: Path, newcomer: MemberIdentity) -> FederationMembers:
+    """Pin a newcomer in our own FEDERATION.toml; whoever calls this has compared its words."""
+    ours = FederationMembers.load(federation)
+    if newcomer.known:
+        raise FederationError(
+            f"{newcomer.name} is known here with another key: ask it which is right; if the new one, take "
+            f"[members.{newcomer.name}] out of {federation} and accept it again [FE066]"
+        )
+    joined = ours.with_member(newcomer.certificate, newcomer.role)
+    joined.append(newcomer.name)
+    return joined

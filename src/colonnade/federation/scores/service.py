@@ -1,0 +1,106 @@
+"""All standing questions of one party, as its agent keeps them: it asks in some and answers in others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from colonnade.disk import reading, writing
+from colonnade.errors import StorageError, StudyError
+from colonnade.federation.scores import settings
+from colonnade.federation.scores.answer_quota import AnswerQuota
+from colonnade.federation.scores.question_queue import QuestionQueue
+from colonnade.federation.scores.session import AnsweringOwner, AskingOwner, PersistentSession, make_joiner
+from colonnade.federation.scores.settings import StandingStudy
+from colonnade.randomness import new_key
+from colonnade.study import PartyConfig
+
+_TOKEN_DIGITS = 64
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """One standing question: the session that is kept open, and where to ask if this party may."""
+
+    standing: StandingStudy
+    stay: PersistentSession
+    questions: QuestionQueue | None
+    allowance: AnswerQuota | None
+
+    @property
+    def ready(self) -> bool | None:
+        """Whether it can be asked in now; ``None`` where this party answers."""
+        return None if self.questions is None else self.questions.ready
+
+
+class ScoresService:
+    """The standing questions of one party, from ``[agent.scores]`` of its file; ``folder`` is the agent's."""
+
+    def __init__(
+        self,
+        config: PartyConfig,
+        said: Mapping[str, Any],
+        folder: Path,
+        *,
+        hub: str | None = None,
+        scored: Callable[[int], None] = lambda people: None,
+    ) -> None:
+        """``scored`` is told how many scores were told, to this party or by it."""
+        self.scored = scored
+        self.part, self.hub = settings.read_scores_section(said, config.path), hub
+        self.token_file = folder / self.part.token
+        self.kept: dict[str, OpenQuestion] = {}
+        for model in self.part.models:
+            standing = settings.load_standing_study(model, config.path)
+            name = standing.study.name
+            if name in self.kept:
+                raise StudyError(f"{config.path}: [agent.scores] names two studies that are called {name!r} [ST543]")
+            self.kept[name] = self._kept(standing, config, folder, hub)
+
+    def _kept(self, standing: StandingStudy, config: PartyConfig, folder: Path, hub: str | None) -> OpenQuestion:
+        enter, wait = make_joiner(standing, config.name, config.key, hub=hub), standing.study.content.limits.join
+        if standing.task.to == config.name:
+            questions = QuestionQueue(gather=self.part.gather / 1000)
+            asking = AskingOwner(standing, config, questions)
+            return OpenQuestion(standing, PersistentSession(enter, asking, wait=wait), questions, None)
+        allowance = AnswerQuota(standing, config, folder, told=lambda people: self.scored(people))
+        answering = AnsweringOwner(standing, config, allowance.open_session)
+        return OpenQuestion(standing, PersistentSession(enter, answering, wait=wait), None, allowance)
+
+    @property
+    def asked_here(self) -> dict[str, OpenQuestion]:
+        """The questions that this party may ask."""
+        return {name: kept for name, kept in self.kept.items() if kept.questions is not None}
+
+    def start(self) -> Self:
+        """Meet the others, and stay."""
+        for kept in self.kept.values():
+            kept.stay.start()
+        return self
+
+    def stop(self) -> None:
+        """Leave all sessions."""
+        for kept in self.kept.values():
+            kept.stay.stop()
+            if kept.allowance is not None:
+                kept.allowance.close()
+
+    def token(self) -> str:
+        """The token with which programs of this machine ask, made if there is none; its owner alone can read it."""
+        try:
+            if not self.token_file.exists():
+                self.token_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                writing.write_files({self.token_file: f"{new_key().hex()}\n".encode()}, private=True)
+            if os.name == "posix" and self.token_file.stat().st_mode & 0o077:
+                raise StorageError(f"{self.token_file} can be read by others: make it private with `chmod 600` [SO031]")
+            text = reading.read_text(self.token_file).strip()
+        except OSError as error:
+            raise StorageError(f"{self.token_file} cannot be used: {error.strerror} [SO032]") from None
+        except (reading.UnreadableFile, reading.MalformedFile) as error:
+            raise StorageError(f"{self.token_file} cannot be read: {error} [SO033]") from None
+        if len(text) != _TOKEN_DIGITS or not text.isalnum():
+            raise StorageError(f"{self.token_file} holds no token: delete it, and a new one is made [SO034]")
+        return text

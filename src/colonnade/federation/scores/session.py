@@ -1,0 +1,224 @@
+"""One participant of a standing question: how it meets the others, stays, and comes back if it is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from colonnade.errors import ColonnadeError
+from colonnade.federation.scores.question_queue import QuestionQueue
+from colonnade.federation.scores.settings import StandingStudy
+from colonnade.protocols.on_demand import GateOpener
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.session import SessionEndpoint, run_role
+from colonnade.study import PartyConfig
+from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinator
+from colonnade.study.connect import MeetingPoint as MeetingPlace, join, load_identity
+from colonnade.tables import Table
+from colonnade.wire import Endpoint, Hub
+
+_LOG = logging.getLogger("colonnade.scores")
+_FIRST_PAUSE, _LONGEST_PAUSE, _LASTED, _GOODBYE = 0.5, 15.0, 60.0, 2.0
+
+Join = Callable[[], SessionEndpoint]
+"""How a participant gets its place in a new session."""
+
+
+class AlignmentLog:
+    """What is noted of an alignment goes to the log: counts and settings, and nothing about anybody."""
+
+    def record_public(self, what: str, **details: Any) -> None:
+        """One thing that happened."""
+        _LOG.info("%s", what)
+
+    def add(self, **facts: Any) -> None:
+        """Facts for a record, which a session that stays open has none of."""
+
+
+class ScoresParticipant:
+    """What one participant plays in a session."""
+
+    def __init__(self, standing: StandingStudy) -> None:
+        self.standing = standing
+
+    def program(self, me: Any) -> None:
+        """Its program."""
+        raise NotImplementedError
+
+    def ended(self, why: BaseException | None) -> None:
+        """A session ended, and why if it was not the entitled party's wish; most have nothing to clear away."""
+
+    def stop(self) -> None:
+        """Nothing more is to be asked; most ask nothing."""
+
+
+class ScoresCoordinator(ScoresParticipant):
+    """The coordinator's part."""
+
+    def program(self, me: Coordinator) -> None:
+        """Compare lists once, then keep the third seat or only stay."""
+        align_as_coordinator(me, self.standing.study, AlignmentLog())
+        self.standing.question.coordinator(me)
+
+
+class _Owner(ScoresParticipant):
+    """What both kinds of owners have: the table, aligned with the others'."""
+
+    def __init__(self, standing: StandingStudy, config: PartyConfig) -> None:
+        super().__init__(standing)
+        study = standing.study
+        config.check(study)
+        self.config, self.question = config, standing.question
+        plan = None if study.aligning is None else study.aligning.plan
+        self._table = config.table(study.roster.schemas[config.name], plan)
+
+    def aligned(self, me: Owner) -> Table:
+        """The people that all hold."""
+        return OwnerAlignment(self.standing.study, self.config, self._table, AlignmentLog()).owner(me)
+
+
+class AnsweringOwner(_Owner):
+    """An owner that answers what its gate lets through."""
+
+    def __init__(self, standing: StandingStudy, config: PartyConfig, opened: GateOpener) -> None:
+        super().__init__(standing, config)
+        config.check_budget(standing.study)
+        self._opened = opened
+
+    def program(self, me: Owner) -> None:
+        """Answer questions until the session ends."""
+        self.question.dealer(me, self.aligned(me), self._opened)
+
+
+class AskingOwner(_Owner):
+    """The entitled party."""
+
+    def __init__(self, standing: StandingStudy, config: PartyConfig, questions: QuestionQueue) -> None:
+        super().__init__(standing, config)
+        self._questions = questions
+
+    def program(self, me: Owner) -> None:
+        """Ask what programs of this party ask, until it is stopped."""
+        table = self.aligned(me)
+        self._questions.set_weighing(self.question.weigh(table))
+        self.question.asker(me, table, self._questions)
+
+    def ended(self, why: BaseException | None) -> None:
+        """Tell whoever waits."""
+        self._questions.end(why)
+
+    def stop(self) -> None:
+        """Let nobody wait for a question any more."""
+        self._questions.stop()
+
+
+def run_session(place: SessionEndpoint, participant: ScoresParticipant, *, wait: float | None = None) -> None:
+    """Play one session until the entitled party ends it, or an error does."""
+    standing = participant.standing
+    try:
+        with threadpool_limits(limits=1, user_api="blas"):
+            run_role(
+                place,
+                standing.question.session,
+                participant.program,
+                wait=wait,
+                aligns=standing.study.aligning is not None,
+            )
+    except BaseException as why:
+        participant.ended(why)
+        raise
+    participant.ended(None)
+
+
+class PersistentSession:
+    """A thread that takes part in one session after the other until it is stopped."""
+
+    def __init__(self, join: Join, participant: ScoresParticipant, *, wait: float | None = None) -> None:
+        self._join, self._participant, self._wait, self._name = join, participant, wait, participant.standing.study.name
+        self._stopped = threading.Event()
+        self._place: SessionEndpoint | None = None
+        self.last: str | None = None
+        """Why the last session ended, in one sentence; ``None`` before the first one ended."""
+        self._thread = threading.Thread(target=self._stay, name=f"scores {self._name}", daemon=True)
+
+    @property
+    def open(self) -> bool:
+        """Whether this participant is in the room now; others may still be waited for."""
+        return self._place is not None
+
+    def start(self) -> PersistentSession:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Leave the session, and wait until it has ended here."""
+        self._stopped.set()
+        self._participant.stop()
+        if isinstance(self._participant, AskingOwner):
+            self._thread.join(_GOODBYE)  # it ends the session for all, if all are there
+        place = self._place
+        if place is not None:
+            place.abort("it was stopped by its operator")
+        self._thread.join(timeout)
+
+    def _stay(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._stopped.is_set():
+            began = monotonic()
+            try:
+                self._place = self._join()
+                run_session(self._place, self._participant, wait=self._wait)
+                self.last = "the entitled party ended it"
+            except ColonnadeError as error:
+                self.last = str(error)
+                _LOG.info("a session of %s ended: %s", self._name, error)
+            except Exception as error:
+                self.last = "it failed by a fault of Colonnade"
+                _LOG.error("a session of %s failed: %s", self._name, type(error).__name__)
+            finally:
+                self._place = None
+            # Long enough that the others have left the old session, too, when this one comes back.
+            pause = _FIRST_PAUSE if monotonic() - began > _LASTED else min(_LONGEST_PAUSE, 2 * pause)
+            self._stopped.wait(pause)
+
+
+_DIGITS = 32
+
+
+def scores_room(standing: StandingStudy) -> str:
+    """The room of a standing question; sessions in it are about nothing else, and follow from its digest."""
+    return f"scores.{standing.study.digest[:_DIGITS]}"
+
+
+def make_joiner(standing: StandingStudy, name: str, key: Path, *, hub: str | None = None) -> Join:
+    """How a participant gets its place in a new session, at the address that the study names or at another hub."""
+    certificates = standing.study.certificates()
+    identity = load_identity(key, name, certificates)
+    place = MeetingPlace(hub, scores_room(standing))
+
+    def enter() -> Endpoint:
+        return join(standing.study, identity, certificates, place)
+
+    return enter
+
+
+def make_own_hub(standing: StandingStudy, key: Path, *, listen: str | None = None) -> Hub:
+    """A hub for this question alone, where no federation has one that stands."""
+    study = standing.study
+    certificates = study.certificates()
+    identity = load_identity(key, COORDINATOR, certificates)
+    return Hub(identity, certificates, listen or study.content.coordinator.address, **study.content.limits.of_hub)
+
+
+def keep_coordinator(standing: StandingStudy, key: Path, hub: Hub) -> PersistentSession:
+    """Open a standing question's room at a hub of this process, and keep the coordinator's seat in it."""
+    hub.open(scores_room(standing), standing.study.participants)
+    enter, wait = make_joiner(standing, COORDINATOR, key, hub=hub.own_address), standing.study.content.limits.join
+    return PersistentSession(enter, ScoresCoordinator(standing), wait=wait).start()

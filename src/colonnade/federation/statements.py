@@ -1,0 +1,392 @@
+"""What members sign: proposals, answers, outcomes of attempts and withdrawals.
+
+A statement is one line that names the signer, and a body of JSON that can be written in one way only. The hub passes
+statements on and cannot make one. Each names, by its hash, the proposal that it is about, and begins with its kind.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache, cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
+
+from colonnade.disk import reading, writing
+from colonnade.errors import FederationError, StorageError
+from colonnade.federation.members import FederationMembers
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.sanitize import sanitize
+from colonnade.wire import Identity
+
+_MAGIC = "colonnade-signed-1"
+_HEADER = re.compile(rb"colonnade-signed-1 ([a-z]{1,20}) ([A-Za-z0-9_.-]{1,63}) ([A-Za-z0-9+/]{86}==)")
+_LONGEST_HEADER = 256
+_MOST_SIGNS = 1 << 14
+"""So many commas and brackets at most, far more than any statement has: reading a list of millions takes seconds in
+which nobody else is served, and a hundred times its own memory."""
+_FORM_ERRORS = ("missing", "unexpected_keyword_argument", "dataclass_type", "dict_type")
+
+
+def format_moment(moment: datetime) -> str:
+    """A moment as statements and stores have it: in UTC, of a fixed length, so that texts compare as moments do."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+Moment = Annotated[datetime, PlainSerializer(format_moment)]
+StudyId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+Draw = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+MemberName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
+
+
+@cache
+def type_adapter(form: Any) -> TypeAdapter[Any]:
+    """What reads and writes values of a type."""
+    return TypeAdapter(form)
+
+
+def matches_form(form: Any, value: Any) -> bool:
+    """Whether a value, which may be anything, is of this type as it stands."""
+    try:
+        type_adapter(form).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def parse_json(form: Any, content: str | bytes, what: str) -> Any:
+    """A value of this type from its JSON; an error if it has other fields, or impossible values in them."""
+    try:
+        return type_adapter(form).validate_json(content, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    if first["type"] == "json_invalid":
+        raise FederationError(f"{what} cannot be read [FE099]")
+    if not first["loc"] or first["type"] in _FORM_ERRORS:
+        raise FederationError(f"{what} has not the fields that it must have: is it of another release? [FE101]")
+    raise FederationError(f"{what} has an impossible {first['loc'][0]} [FE102]")
+
+
+@dataclass(frozen=True)
+class SignedStatement:
+    """What one member says to the others, signed."""
+
+    kind: ClassVar[str]
+    signer_field: ClassVar[str]
+    """Which field names the member who says it."""
+    largest: ClassVar[int] = 1 << 14
+    unsigned: ClassVar[frozenset[str]] = frozenset()
+    """Fields that follow from the signed bytes, and so are not among them."""
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    @property
+    def signer(self) -> str:
+        """The member who says it."""
+        return str(getattr(self, self.signer_field))
+
+    def content(self) -> bytes:
+        """The body; what has its default is left out."""
+        form: Any = type(self)
+        return canonical_json(type_adapter(form).dump_python(self, exclude=set(self.unsigned), exclude_defaults=True))
+
+    def pack(self, identity: Identity) -> bytes:
+        """The statement, signed by whoever says it."""
+        if identity.name != self.signer:
+            raise FederationError(f"{identity.name} cannot sign for {self.signer} [FE084]")
+        return sign_content(self.kind, self.content(), identity)
+
+    @classmethod
+    def unpack(cls, raw: bytes, members: FederationMembers) -> Self:
+        """A statement as one of these members has signed it; anything else is an error."""
+        name, content = _verify_signature(cls.kind, raw, members, cls.largest)
+        what = f"this {cls.kind} of {name}"
+        found: Self = parse_json(cls, content, what)
+        if found.signer != name:
+            raise FederationError(f"{what} speaks for {sanitize(found.signer, 63)} [FE000]")
+        if found.content() != content:
+            raise FederationError(f"{what} is not written as all write it [FE100]")
+        return found
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON that is written in one way only."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def sign_content(kind: str, content: bytes | Mapping[str, Any], identity: Identity) -> bytes:
+    """A statement of this kind, signed."""
+    content = content if isinstance(content, bytes) else canonical_json(content)
+    signature = b64encode(identity.sign(_signed_bytes(kind, identity.name, content))).decode()
+    return f"{_MAGIC} {kind} {identity.name} {signature}\n".encode() + content
+
+
+def _verify_signature(kind: str, raw: bytes, members: FederationMembers, largest: int) -> tuple[str, bytes]:
+    """Who signed a statement, and its body; an error if it is of another kind or signer."""
+    if len(raw) > largest:
+        raise FederationError(f"this {kind} has {len(raw):,} bytes, and at most {largest:,} are read [FE094]")
+    end = raw.find(b"\n", 0, _LONGEST_HEADER)
+    header = _HEADER.fullmatch(raw, 0, end) if end > 0 else None
+    if header is None or header[1].decode() != kind:
+        raise FederationError(f"this is not a signed {kind} [FE095]")
+    name, content = header[2].decode(), raw[end + 1 :]
+    certificate = members.certificates.get(name)
+    if certificate is None:
+        raise FederationError(
+            f"this {kind} is signed by {name}, who is no member of the federation {members.name!r} [FE096]"
+        )
+    certificate.check_dates()
+    if not certificate.has_signed(b64decode(header[3]), _signed_bytes(kind, name, content)):
+        raise FederationError(
+            f"the signature of this {kind} is not that of {name}, whose certificate is pinned here [FE097]"
+        )
+    if sum(content.count(sign) for sign in (b",", b"[", b"{")) > _MOST_SIGNS:
+        raise FederationError(f"this {kind} of {name} has more parts than any has: is it of another release? [FE098]")
+    return name, content
+
+
+def _signed_bytes(kind: str, name: str, content: bytes) -> bytes:
+    return f"{_MAGIC} {kind} {name}\n".encode() + content
+
+
+STUDY_FILE = "study.toml"
+"""The name that the study file has in a proposal."""
+MOST_FILES = 64
+MOST_BYTES = 1 << 22
+"""Of all files of a proposal but the model."""
+MOST_MODEL = 1 << 26
+MOST_PACKED = (MOST_MODEL + MOST_BYTES) * 4 // 3 + (1 << 16)
+"""No proposal is longer on its way."""
+MOST_STUDY = 1 << 18
+"""Of the study file: it is read before anybody has agreed to anything."""
+MOST_RETRIES = 5
+MOST_ATTEMPTS = MOST_RETRIES + 1
+MOST_PARTIES = 64
+LONGEST_REASON, LONGEST_PURPOSE = 1000, 4000
+LONGEST_DEADLINE = timedelta(days=366)
+SKEW = timedelta(hours=24)
+"""By how much clocks of members may differ."""
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,99}(?:/[A-Za-z0-9_][A-Za-z0-9_ .-]{0,99}){0,5}")
+
+AttemptEnd = Literal["finished", "stopped", "lost"]
+
+
+def _decode_base64(text: Any) -> Any:
+    try:
+        return b64decode(text, validate=True)
+    except (Base64Error, TypeError, ValueError):
+        raise ValueError("must be base64 [VA000]") from None
+
+
+FileContent = Annotated[
+    bytes, BeforeValidator(_decode_base64), PlainSerializer(lambda content: b64encode(content).decode("ascii"))
+]
+"""A file of a proposal; in a statement it stands in base64."""
+NO_HUBS = (
+    "[coordinator] of the study names hubs, and in a federation all lanes are at its own hub: delete hubs, or run the "
+    "study at hubs of its own with `colonnade coordinator`, `colonnade relay` and `colonnade party` [FE067]"
+)
+
+
+@dataclass(frozen=True)
+class Proposal(SignedStatement):
+    """A study that an analyst asks the parties to run, with all its public files; ``id`` once it was signed."""
+
+    analyst: MemberName
+    purpose: Annotated[str, Field(max_length=LONGEST_PURPOSE)]
+    made: Moment
+    deadline: Moment
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}$")]
+    digest: Sha256
+    files: Annotated[Mapping[str, FileContent], Field(max_length=MOST_FILES)]
+    id: str = field(default="", compare=False)
+
+    kind, signer_field, largest, unsigned = "proposal", "analyst", MOST_PACKED, frozenset({"id"})
+
+    @classmethod
+    def unpack(cls, raw: bytes, members: FederationMembers) -> Proposal:
+        """A proposal as it was signed, with the pins and the address of these members; anything else is an error."""
+        found = replace(super().unpack(raw, members), id=proposal_id(raw))
+        if found.analyst not in members.analysts:
+            role = members.roles[found.analyst]
+            raise FederationError(f"{found.analyst} may not propose studies: it is the {role} [FE068]")
+        check_files(found.files)
+        found._check(members)
+        return found
+
+    @cached_property
+    def asked(self) -> dict[str, Any]:
+        """The study file as it is written; only what follows from it here has been checked."""
+        content = self.files.get(STUDY_FILE, b"")
+        if len(content) > MOST_STUDY:
+            raise FederationError(
+                f"the study file of a proposal has at most {MOST_STUDY:,} bytes, not {len(content):,} [FE069]"
+            )
+        try:
+            return reading.parse_toml(content.decode())
+        except (UnicodeDecodeError, reading.MalformedFile):
+            raise FederationError("the study file of this proposal is not valid TOML [FE070]") from None
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Of whom it is asked, in the order of the study file."""
+        return tuple(self.asked["parties"])
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """The parties, and the hub's coordinator."""
+        return (*self.parties, COORDINATOR)
+
+    @property
+    def task_kind(self) -> str:
+        """The kind of task that the study file names."""
+        return str(self.asked["task"]["kind"])
+
+    def check_time(self, now: datetime) -> None:
+        """Raise an error if the proposal comes too late, or from a clock that is far ahead."""
+        if self.deadline <= now:
+            raise FederationError(
+                f"the deadline of this proposal was {self.deadline:%Y-%m-%d %H:%M} UTC: propose anew [FE071]"
+            )
+        if self.made > now + SKEW:
+            raise FederationError(
+                f"this proposal was made on {self.made:%Y-%m-%d %H:%M} UTC, which is yet to come [FE072]"
+            )
+
+    def write(self, folder: Path, members: FederationMembers) -> Path:
+        """Write the study with its files and certificates into a folder, and return the path of the study file."""
+        certificates = {f"certs/{name}.crt": members.certificates[name].pem for name in self.participants}
+        try:
+            contents = {folder / name: content for name, content in {**self.files, **certificates}.items()}
+            for path in contents:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            writing.write_files(contents)
+        except OSError as error:
+            raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror} [SO026]") from None
+        return folder / STUDY_FILE
+
+    def _check(self, members: FederationMembers) -> None:
+        if self.deadline <= self.made:
+            raise FederationError(
+                "the deadline of this proposal had passed when it was made: choose a later deadline [FE073]"
+            )
+        if self.deadline > self.made + LONGEST_DEADLINE:
+            raise FederationError(
+                f"a deadline is at most {LONGEST_DEADLINE.days} days after a proposal was made [FE074]"
+            )
+        parties, task = self.asked.get("parties"), self.asked.get("task")
+        if (
+            not isinstance(parties, dict)
+            or not 2 <= len(parties) <= MOST_PARTIES
+            or self.asked.get("name") != self.name
+        ):
+            raise FederationError(
+                f"the study file of this proposal must name {self.name!r} and 2 to {MOST_PARTIES} parties [FE075]"
+            )
+        if not isinstance(task, dict) or not isinstance(task.get("kind"), str) or len(task["kind"]) > 80:
+            raise FederationError("the study file of this proposal names no kind of task [FE076]")
+        members.check(parties)
+        pins, hub = self.asked.get("pins"), self.asked.get("coordinator")
+        if pins != {name: members.certificates[name].fingerprint for name in self.participants}:
+            raise FederationError(
+                f"[pins] of the proposed study are not those of the federation {members.name!r}: compare "
+                f"{members.path.name} with the analyst's; `colonnade federation propose` fills them in [FE077]"
+            )
+        if not isinstance(hub, dict) or hub.get("address") != members.address:
+            raise FederationError(f"[coordinator] of the proposed study is not the hub of {members.name!r} [FE078]")
+        if hub.get("hubs"):  # or workers would dial whatever an analyst writes there
+            raise FederationError(NO_HUBS)
+        model = task.get("model")
+        beside = (model, f"{model.rpartition('.')[0]}.npz") if isinstance(model, str) else ()
+        others = sum(len(content) for name, content in self.files.items() if name not in beside)
+        if others > MOST_BYTES or sum(map(len, self.files.values())) - others > MOST_MODEL:
+            raise FederationError(
+                f"the files of a proposal have at most {MOST_BYTES:,} bytes, and its model {MOST_MODEL:,} [FE079]"
+            )
+
+
+def proposal_id(raw: bytes) -> str:
+    """The id of a proposal: 32 hexadecimal digits of the hash of its signed bytes."""
+    return sha256(raw).hexdigest()[:32]
+
+
+def check_files(names: Mapping[str, Any]) -> None:
+    """Raise an error unless all these can be names of files below one folder, on every system and at the same time."""
+    for name in names:
+        parts = name.split("/")
+        if not _FILE.fullmatch(name) or any(part.endswith((".", " ")) for part in parts) or parts[0].lower() == "certs":
+            raise FederationError(
+                f"a proposal holds no file named {sanitize(name, 200)!r}: use letters, digits, '_' and '-' [FE080]"
+            )
+    lower = {name.lower() for name in names}
+    folders = {"/".join(name.split("/")[:depth]) for name in lower for depth in range(1, name.count("/") + 1)}
+    if len(lower) < len(names) or lower & folders:
+        raise FederationError("two files of this proposal would have the same place [FE081]")
+
+
+@dataclass(frozen=True)
+class ProposalAnswer(SignedStatement):
+    """What a party says to a proposal; ``why`` is what a person wrote to the analyst."""
+
+    proposal: StudyId
+    party: MemberName
+    yes: bool
+    why: Annotated[str, Field(max_length=LONGEST_REASON)]
+    retries: Annotated[int, Field(ge=0, le=MOST_RETRIES)]
+    made: Moment
+
+    kind, signer_field = "answer", "party"
+
+    @classmethod
+    def unpack(cls, raw: bytes, members: FederationMembers) -> ProposalAnswer:
+        """An answer as it was signed; anything else is an error."""
+        found = super().unpack(raw, members)
+        members.check([found.party])
+        return found
+
+
+@dataclass(frozen=True)
+class AttemptReport(SignedStatement):
+    """How an attempt ended for one participant. It never says why: a reason may depend on a cell.
+
+    ``lost``: a peer, the hub or the process itself was lost. ``stopped``: for a reason of its own.
+    """
+
+    proposal: StudyId
+    attempt: Annotated[int, Field(ge=1, le=MOST_ATTEMPTS)]
+    participant: MemberName
+    ended: AttemptEnd
+    made: Moment
+    result: Sha256 | None = None
+    """The SHA-256 of ``model.json``, of who has finished and holds the result that is for everybody."""
+    files: Annotated[Mapping[MemberName, Sha256], Field(max_length=MOST_FILES)] = field(default_factory=dict)
+    """The SHA-256 of each file beside it that is for everybody too."""
+
+    kind, signer_field = "outcome", "participant"
+
+    @classmethod
+    def unpack(cls, raw: bytes, members: FederationMembers) -> AttemptReport:
+        """An outcome as it was signed; anything else is an error."""
+        found = super().unpack(raw, members)
+        if (found.result and found.ended != "finished") or (found.files and not found.result):
+            raise FederationError(f"this outcome of {found.signer} names a result though it has not finished [FE083]")
+        return found
+
+
+@dataclass(frozen=True)
+class Withdrawal(SignedStatement):
+    """The analyst takes a proposal back, or a party its yes."""
+
+    proposal: StudyId
+    by: MemberName
+    made: Moment
+
+    kind, signer_field = "withdrawal", "by"

@@ -1,0 +1,584 @@
+"""Losses of generalised linear models, and the labels that suit each."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, StudyError
+from colonnade.tables.bins import Matrix, Quantity
+from colonnade.tables.columns import Column
+
+Vector = NDArray[np.float64]
+Slope = tuple[float, float]
+_MARGIN = Fraction(1, 1 << 48)  # relative; covers the few roundings in an exponential or a tangent and after it
+
+
+@dataclass(frozen=True)
+class Family(ABC):
+    """A loss of scores and labels: public, plain values.
+
+    ``slope_bound`` is what slopes are clipped to, ``reach`` what scores are clipped to before a slope is sent, ``low``
+    and ``high`` bound the label, ``centre`` is the link of a score of zero, and slopes are divided by ``scale``.
+    """
+
+    slope_bound: float
+    reach: float
+    low: float
+    high: float
+    centre: float = 0.0
+    scale: float = 1.0
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for what in ("slope_bound", "reach", "scale"):
+            value = getattr(self, what)
+            if not (isinstance(value, float) and 0 < value < math.inf):
+                raise StudyError(
+                    f"{what} of the {self.name} family must be a finite number above 0, not {value!r} [ST459]"
+                )
+        if not (self.low < self.high and math.isfinite(self.high - self.low) and math.isfinite(self.centre)):
+            raise StudyError(f"the label of the {self.name} family needs two finite bounds, low below high [ST460]")
+
+    @property
+    @abstractmethod
+    def curvature(self) -> float:
+        """The largest change of a slope for each unit that its score changes; rounded up."""
+
+    @property
+    def own(self) -> Fraction:
+        """The largest change of one row's sent slope when its score and its label change; rounded up."""
+        least, most = self._extremes
+        spread = Fraction(most) - Fraction(least) + _MARGIN * Fraction(self._size)
+        return min(spread, 2 * Fraction(self.slope_bound))
+
+    @property
+    @abstractmethod
+    def typical_curvature(self) -> float:
+        """A public guess of the mean second derivative; no proof uses it."""
+
+    @property
+    @abstractmethod
+    def typical_spread(self) -> float:
+        """A public guess of the standard deviation of slopes; no proof uses it."""
+
+    @property
+    @abstractmethod
+    def typical_variance(self) -> float:
+        """A public guess of the variance of what other parties' columns add to the score; no proof uses it."""
+
+    def slopes(self, t: Vector, y: Vector) -> Vector:
+        """The derivative of the loss by the score, clipped to ``slope_bound``."""
+        return np.clip(self._slopes(t, y), -self.slope_bound, self.slope_bound)
+
+    def clip_slopes(self, t: Vector, y: Vector) -> Vector:
+        """The slopes of scores that are first clipped to ``reach``: what messages are made of."""
+        return self.slopes(np.clip(t, -self.reach, self.reach), y)
+
+    def loss(self, t: Vector, y: Vector) -> Vector:
+        """The loss of each row, straight wherever its slope is clipped; :meth:`slopes` is its derivative."""
+        first, last = self._bent(y)
+        at = np.clip(t, first, last)
+        return self._losses(at, y) + self.slopes(at, y) * (t - at)
+
+    def hessian(self, t: Vector, y: Vector) -> Vector:
+        """The second derivative of the loss, in [0, ``curvature``]; at a corner the larger of both values."""
+        first, last = self._bent(y)
+        inside = (first <= t) & (t <= last)
+        return np.where(inside, np.minimum(self._bends(np.clip(t, first, last), y), self.curvature), 0.0)
+
+    @abstractmethod
+    def mean(self, t: Vector) -> Vector:
+        """What a score predicts: a probability, or a number in the units of the label."""
+
+    def plain(self) -> dict[str, Any]:
+        """The family as plain values, floats in hexadecimal: part of what participants agree on."""
+        found: dict[str, Any] = {"name": self.name, "curvature": self.curvature.hex(), "own": str(self.own)}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            found[field.name] = value.hex() if isinstance(value, float) else value
+        return found
+
+    @property
+    @abstractmethod
+    def _extremes(self) -> Slope:
+        """The least and the largest slope that can be sent."""
+
+    @property
+    def _size(self) -> float:
+        """The size of the numbers whose difference is a slope; rounding errors are relative to it."""
+        return 4 * (1 + self.reach)
+
+    @abstractmethod
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        """The least and the largest score between which the loss is curved."""
+
+    @abstractmethod
+    def _slopes(self, t: Vector, y: Vector) -> Vector: ...
+
+    @abstractmethod
+    def _losses(self, t: Vector, y: Vector) -> Vector: ...
+
+    @abstractmethod
+    def _bends(self, t: Vector, y: Vector) -> Vector: ...
+
+
+@dataclass(frozen=True)
+class LogisticFamily(Family):
+    """Labels 0 and 1, the score is the logarithm of the odds."""
+
+    name = "logistic"
+    curvature = 0.25
+    typical_curvature = 0.15
+    typical_spread = 0.45
+    typical_variance = 0.4
+
+    def mean(self, t: Vector) -> Vector:
+        """The probability of a label of 1."""
+        return 0.5 * (1 + np.tanh(0.5 * t))
+
+    @property
+    def _extremes(self) -> Slope:
+        half = 0.5 * (1 + math.tanh(0.5 * self.reach))
+        return -half, half
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        return np.full_like(y, -np.inf), np.full_like(y, np.inf)
+
+    def _slopes(self, t: Vector, y: Vector) -> Vector:
+        return self.mean(t) - y
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return np.logaddexp(0.0, t) - y * t
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return 0.25 * (1 - np.tanh(0.5 * t) ** 2)
+
+
+@dataclass(frozen=True)
+class HuberFamily(Family):
+    """Huber's loss of labels in [-1, 1]: squared up to a residual of ``slope_bound``, straight beyond."""
+
+    transform: str = "none"
+
+    name = "linear"
+    curvature = 1.0
+    typical_variance = 0.05
+
+    @property
+    def typical_curvature(self) -> float:
+        """Nearly every residual is in the squared part of the loss, unless that part is narrow."""
+        return min(1.0, self.slope_bound / 0.5)
+
+    @property
+    def typical_spread(self) -> float:
+        """A third of the label's half range, or less if slopes are clipped."""
+        return min(0.35, 0.8 * self.slope_bound)
+
+    def mean(self, t: Vector) -> Vector:
+        """The expected label in its own units, within its bounds."""
+        log = self.transform == "log1p"
+        start, end = (math.log1p(self.low), math.log1p(self.high)) if log else (self.low, self.high)
+        found = start + 0.5 * (np.clip(t, -1.0, 1.0) + 1) * (end - start)
+        return np.clip(np.expm1(found) if log else found, self.low, self.high)
+
+    @property
+    def _extremes(self) -> Slope:
+        most = min(self.slope_bound, self.reach + 1)
+        return -most, most
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        return y - self.slope_bound, y + self.slope_bound
+
+    def _slopes(self, t: Vector, y: Vector) -> Vector:
+        return t - y
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return 0.5 * (t - y) ** 2
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return np.ones_like(t)
+
+
+@dataclass(frozen=True)
+class SvmFamily(Family):
+    """The squared hinge loss of labels -1 and 1, straight where its slope is over ``slope_bound``."""
+
+    name = "svm"
+    curvature = 2.0
+    typical_variance = 0.2
+
+    @property
+    def typical_curvature(self) -> float:
+        """Half of the rows lie between the margin and where the slope is clipped."""
+        return min(1.0, 0.5 * self.slope_bound)
+
+    @property
+    def typical_spread(self) -> float:
+        """Two thirds of the bound: most rows near the border are on one of its two sides."""
+        return min(1.3, 0.65 * self.slope_bound)
+
+    def mean(self, t: Vector) -> Vector:
+        """The probability of a label of 1 for which the score is the best one."""
+        against, towards = self.slopes(t, -np.ones_like(t)), -self.slopes(t, np.ones_like(t))
+        return against / (against + towards)
+
+    @property
+    def _extremes(self) -> Slope:
+        most = min(self.slope_bound, 2 * (1 + self.reach))
+        return -most, most
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        clipped = y * (1 - 0.5 * self.slope_bound)
+        return np.minimum(clipped, y), np.maximum(clipped, y)
+
+    def _slopes(self, t: Vector, y: Vector) -> Vector:
+        return -2 * y * np.maximum(0.0, 1 - y * t)
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return np.maximum(0.0, 1 - y * t) ** 2
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return np.full_like(t, 2.0)
+
+
+class _LogLink(Family):
+    """The logarithm of the mean is ``centre`` plus the score, within ``reach`` of ``centre``."""
+
+    typical_variance = 0.1
+
+    def mean(self, t: Vector) -> Vector:
+        """The expected label, within the region."""
+        return np.exp(self.centre + np.clip(t, -self.reach, self.reach))
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """The least and the largest mean."""
+        return math.exp(self.centre - self.reach), math.exp(self.centre + self.reach)
+
+    def _slopes(self, t: Vector, y: Vector) -> Vector:
+        return np.asarray(self._raw(self.mean(t), y) / self.scale)
+
+    @abstractmethod
+    def _raw(self, mean: Any, y: Any) -> Any: ...
+
+    @property
+    def _extremes(self) -> Slope:
+        least, most = self._ends
+        return self._clipped(self._raw(least, self.high)), self._clipped(self._raw(most, self.low))
+
+    @property
+    def _size(self) -> float:
+        least, most = self._ends
+        return float(self._raw(most, -self.high) + self._raw(least, -self.high)) / self.scale
+
+    def _clipped(self, raw: float) -> float:
+        return max(-self.slope_bound, min(raw / self.scale, self.slope_bound))
+
+    def _between(self, first: Vector, last: Vector) -> tuple[Vector, Vector]:
+        """Means between which a slope is not clipped, as scores of the region."""
+        with np.errstate(divide="ignore"):
+            ends = np.log(first) - self.centre, np.log(last) - self.centre
+        return np.clip(ends[0], -self.reach, self.reach), np.clip(ends[1], -self.reach, self.reach)
+
+
+@dataclass(frozen=True)
+class PoissonFamily(_LogLink):
+    """Counts; slopes are ``mean - count``, divided by ``scale``."""
+
+    name = "poisson"
+
+    @property
+    def curvature(self) -> float:
+        """The largest mean whose slope is not clipped, over the scale."""
+        return _up(min(self._ends[1], self.high + self.slope_bound * self.scale), self.scale)
+
+    @property
+    def typical_curvature(self) -> float:
+        """The curvature for a mean in the middle of the region."""
+        return math.exp(self.centre) / self.scale
+
+    @property
+    def typical_spread(self) -> float:
+        """The deviation of counts around a mean in the middle of the region."""
+        return min(math.exp(0.5 * self.centre) / self.scale, 0.8 * self.slope_bound)
+
+    def _raw(self, mean: Any, y: Any) -> Any:
+        return mean - y
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        width = self.slope_bound * self.scale
+        return self._between(np.maximum(0.0, y - width), y + width)
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return (self.mean(t) - y * t) / self.scale
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return self.mean(t) / self.scale
+
+
+@dataclass(frozen=True)
+class GammaFamily(_LogLink):
+    """Positive amounts; slopes are ``1 - amount / mean``, divided by ``scale``."""
+
+    name = "gamma"
+
+    @property
+    def curvature(self) -> float:
+        """The largest ratio of amount and mean whose slope is not clipped, over the scale."""
+        return _up(min(self.high / self._ends[0], 1 + self.slope_bound * self.scale), self.scale)
+
+    @property
+    def typical_curvature(self) -> float:
+        """Amount over mean is 1 on average."""
+        return 1 / self.scale
+
+    @property
+    def typical_spread(self) -> float:
+        """The spread of amounts whose deviation is seven tenths of the mean."""
+        return min(0.7 / self.scale, 0.8 * self.slope_bound)
+
+    def _raw(self, mean: Any, y: Any) -> Any:
+        return 1 - y / mean
+
+    def _bent(self, y: Vector) -> tuple[Vector, Vector]:
+        width = self.slope_bound * self.scale
+        last = y / (1 - width) if width < 1 else np.full_like(y, np.inf)
+        return self._between(y / (1 + width), last)
+
+    def _losses(self, t: Vector, y: Vector) -> Vector:
+        return (t + y / self.mean(t)) / self.scale
+
+    def _bends(self, t: Vector, y: Vector) -> Vector:
+        return y / (self.mean(t) * self.scale)
+
+
+@lru_cache(maxsize=64)  # called thousands of times before a study
+def _up(value: float, scale: float) -> float:
+    return math.nextafter(float(Fraction(value) / Fraction(scale) * (1 + _MARGIN)), math.inf)
+
+
+__all__ = [
+    "NAMES",
+    "Family",
+    "GammaFamily",
+    "HuberFamily",
+    "LogisticFamily",
+    "PoissonFamily",
+    "SvmFamily",
+    "family_for",
+    "labels_for",
+]
+
+Refuse = Callable[[NDArray[np.bool_], str], None]
+"""Raise an error for the first row that is wrong, with why."""
+_FARTHEST = 100.0  # e^100 is larger than any mean, and exponentials do not overflow there
+_LEAST_SHARE = 0.01
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class _Options:
+    reach: float | None
+    clip: float | None
+    region: tuple[float, float] | None
+
+    def only(self, family: str, *allowed: str) -> None:
+        for name in ("reach", "clip", "region"):
+            if getattr(self, name) is not None and name not in allowed:
+                raise StudyError(f'the {family} family has no option "{name}"; it has {" and ".join(allowed)} [ST461]')
+
+
+def family_for(
+    name: str,
+    column: Column,
+    *,
+    reach: float | None = None,
+    clip: float | None = None,
+    region: tuple[float, float] | None = None,
+) -> Family:
+    """The family of that name for a label's column; everything in it follows from the public schema and the options.
+
+    ``reach`` bounds scores before a slope is sent (logistic, linear, svm). ``clip`` bounds slopes: in half ranges of
+    the label (linear), as it is (svm), in counts (poisson), or as a share of the mean (gamma). ``region`` are the
+    least and the largest logarithm of a mean (poisson, gamma).
+    """
+    if name not in _MAKERS:
+        raise StudyError(f"family must be one of {', '.join(NAMES)}, not {name!r} [ST462]")
+    options = _Options(
+        None if reach is None else _positive("reach", reach),
+        None if clip is None else _positive("clip", clip),
+        None if region is None else _checked(region),
+    )
+    return _MAKERS[name](column, options)
+
+
+def labels_for(
+    family: Family,
+    column: Column,
+    encoded: Matrix,
+    *,
+    where: str = "the label",
+    rows: NDArray[np.int64] | None = None,
+    rounded: bool = False,
+) -> NDArray[np.float64]:
+    """The label as the family takes it, from the columns that the schema encodes it to.
+
+    Errors name it ``where``, and its rows by the numbers in ``rows``, or else counted from 1. With ``rounded``, a count
+    that is no whole number becomes the nearest one instead of an error.
+    Logistic: 0 or 1; svm: -1 or 1; linear: in [-1, 1]; poisson and gamma: in the label's own units.
+    """
+    values = np.asarray(encoded, dtype=np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.shape[1] != len(column.parts):
+        raise DataError(
+            f"{where} has {values.shape[1]} encoded columns where its schema has {len(column.parts)} [DA128]"
+        )
+    refuse = partial(_refuse, where, np.arange(1, len(values) + 1) if rows is None else rows)
+    refuse(np.any(~np.isfinite(values), axis=1), "is not a finite number")
+    if column.quantity:
+        return _numbers(family, column.quantity, values[:, 0], refuse, rounded)
+    if column.one_hot:
+        refuse(values.sum(axis=1) != 1, "has none of the label's values")
+    refuse((values[:, -1] != 0) & (values[:, -1] != 1), "is neither 0 nor 1")
+    return 2 * values[:, -1] - 1 if family.name == "svm" else values[:, -1].copy()
+
+
+def _numbers(family: Family, column: Quantity, encoded: Vector, refuse: Refuse, rounded: bool) -> Vector:
+    signed = encoded if column.signed else 2 * encoded - 1
+    refuse(np.abs(signed) > 1 + _ROUNDING, "lies outside the bounds of its schema")
+    if family.name == "linear":
+        return np.clip(signed, -1.0, 1.0)
+    values = np.clip(column.decode_values(encoded), column.low, column.high)
+    if family.name == "poisson":
+        counts = np.rint(values)
+        if not rounded:
+            refuse(np.abs(values - counts) > _ROUNDING * max(1.0, column.high), "is not a whole number")
+        return counts
+    return values
+
+
+def _refuse(where: str, rows: NDArray[np.int64], wrong: NDArray[np.bool_], why: str) -> None:
+    if wrong.any():
+        raise DataError(
+            f"{where}, row {int(rows[wrong].min())}: the value {why}; correct the table or its schema [DA129]"
+        )
+
+
+def _logistic(column: Column, options: _Options) -> Family:
+    _two_valued("logistic", column)
+    options.only("logistic", "reach")
+    return LogisticFamily(1.0, options.reach or 3.0, 0.0, 1.0)
+
+
+def _svm(column: Column, options: _Options) -> Family:
+    _two_valued("svm", column)
+    options.only("svm", "clip", "reach")
+    return SvmFamily(options.clip or 2.0, options.reach or 1.0, 0.0, 1.0)
+
+
+def _linear(column: Column, options: _Options) -> Family:
+    found = _number("linear", column)
+    options.only("linear", "clip", "reach")
+    reach, clip = options.reach or 1.0, options.clip or 1.0
+    return HuberFamily(min(clip, 1 + reach), reach, found.low, found.high, transform=found.transform)
+
+
+def _poisson(column: Column, options: _Options) -> Family:
+    found = _number("poisson", column)
+    _untransformed("poisson", found)
+    if found.low < 0 or found.low != int(found.low) or found.high != int(found.high):
+        raise StudyError(
+            "the poisson family counts: its label needs whole bounds, low at least 0, in the schema [ST463]"
+        )
+    options.only("poisson", "clip", "region")
+    ends = options.region or (math.log(max(found.low, _LEAST_SHARE * found.high)), math.log(found.high))
+    least, most = math.exp(ends[0]), math.exp(ends[1])
+    largest = max(most - found.low, found.high - least)
+    # Two deviations of the largest mean, but at least a quarter of it: counts further away are hardly ever Poisson.
+    scale = min(options.clip or max(2 * math.sqrt(most), most / 4), largest)
+    return PoissonFamily(1.0, (ends[1] - ends[0]) / 2, found.low, found.high, sum(ends) / 2, scale)
+
+
+def _gamma(column: Column, options: _Options) -> Family:
+    found = _number("gamma", column)
+    _untransformed("gamma", found)
+    if found.low <= 0:
+        raise StudyError(
+            "the gamma family is for positive amounts: its label needs a low above 0 in the schema [ST464]"
+        )
+    options.only("gamma", "clip", "region")
+    ends = options.region or (math.log(found.low), math.log(found.high))
+    largest = max(found.high / math.exp(ends[0]) - 1, 1 - found.low / math.exp(ends[1]))
+    return GammaFamily(
+        1.0, (ends[1] - ends[0]) / 2, found.low, found.high, sum(ends) / 2, min(options.clip or 3.0, largest)
+    )
+
+
+_MAKERS: dict[str, Callable[[Column, _Options], Family]] = {
+    "logistic": _logistic,
+    "linear": _linear,
+    "svm": _svm,
+    "poisson": _poisson,
+    "gamma": _gamma,
+}
+NAMES = tuple(_MAKERS)
+
+
+def _two_valued(family: str, column: Column) -> None:
+    if column.quantity:
+        raise StudyError(f"the {family} family needs a label that is a flag or a category, not a number [ST465]")
+    if len(column.classes) != 2:
+        raise StudyError(
+            f"the {family} family needs a label of 2 values, and its schema lists {len(column.classes)} [ST466]"
+        )
+    if column.may_be_missing:
+        raise StudyError(
+            f'the {family} family needs a value for every row: its label cannot have missing = "none" [ST467]'
+        )
+
+
+def _number(family: str, column: Column) -> Quantity:
+    if column.quantity is None:
+        raise StudyError(f"the {family} family needs a label that is a number, not a {column.kind} [ST468]")
+    if column.may_be_missing:
+        raise StudyError(
+            f'the {family} family needs a number for every row: its label cannot have missing = "none" [ST469]'
+        )
+    return column.quantity
+
+
+def _untransformed(family: str, column: Quantity) -> None:
+    if column.transform != "none":
+        raise StudyError(
+            f"the {family} family takes logarithms itself: its label cannot have "
+            f'transform = "{column.transform}"; drop the transform or use linear [ST470]'
+        )
+
+
+def _positive(what: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise StudyError(f"{what} must be a finite number above 0, not {value!r} [ST471]")
+    return float(value)
+
+
+def _checked(region: tuple[float, float]) -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in region)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not -_FARTHEST <= low < high <= _FARTHEST:
+        raise StudyError(
+            f"region must be two logarithms of means, the lower one first, within {_FARTHEST:g} of 0, "
+            f"not {region!r} [ST472]"
+        )
+    return low, high

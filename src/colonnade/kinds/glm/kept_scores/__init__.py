@@ -1,1 +1,0 @@
-"""Scores of new people by weights that every party keeps."""

@@ -1,1 +1,0 @@
-"""Losses of generalised linear models, and the labels that they take."""

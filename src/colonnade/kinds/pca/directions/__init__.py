@@ -1,1 +1,0 @@
-"""Products of second moments with few directions, round by round."""

@@ -1,1 +1,0 @@
-"""Levels of new people's scores, answered at random, for one party."""

@@ -1,1 +1,0 @@
-"""Logistic regression by noisy gradients of batches."""

@@ -1,0 +1,516 @@
+"""Games about embeddings and about moments of embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.audit.neighbours import find_furthest as at_the_bounds
+from colonnade.audit.registry import Game, Sampler, describe_neighbours, observers, register
+from colonnade.errors import StudyError
+from colonnade.kinds.pca.audit import MomentEntrySampler
+from colonnade.kinds.split.committee import Joint
+from colonnade.kinds.split.embeddings import programs as embedding_programs, updates
+from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
+from colonnade.kinds.split.embeddings.scaling import Scaling
+from colonnade.kinds.split.embeddings.sides import Passive, Teacher
+from colonnade.kinds.split.embeddings.task import GRADIENT_BITS, Embeddings, Sender
+from colonnade.kinds.split.embeddings.updates import Drawn, noised_sum
+from colonnade.kinds.split.encoders import Encoder, OverRows, encoder_from
+from colonnade.kinds.split.own_training import moments_after, planned
+from colonnade.kinds.split.private_training import PrivateTraining, draw
+from colonnade.models import Roster
+from colonnade.privacy import Observer, Trust, parse_budgets
+from colonnade.privacy.events import unwrap
+from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
+from colonnade.privacy.releases import SquaredRelease
+from colonnade.protocols.iteration import NoiseSampler
+from colonnade.protocols.message_task import NOISE_UNIT, own_noise
+from colonnade.protocols.moments import programs
+from colonnade.protocols.moments.task import ChargedMoments, Moments
+from colonnade.randomness import Stream
+from colonnade.tables import Schema, number
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+_FAR = 1e3
+"""How many clips away an embedding or a gradient is, before it is clipped."""
+_CENTRE, _SCALE = 0.25, 3.0
+"""The script of the stage: a centre, in parts of the clip, and a scale with which everybody is clipped again."""
+_WEIGHT = 1.0
+LABELS = (0, 1)
+
+
+@dataclass(frozen=True)
+class ExtremeEncoder:
+    """An encoding of one person, over and over: far beyond the clip, along the first number of an embedding."""
+
+    width: int
+    reach: float
+
+    def embed(self, places: Places, /) -> Matrix:
+        """The person's embedding at each of these places."""
+        rows = np.zeros((len(places), self.width))
+        rows[:, 0] = self.reach
+        return rows
+
+
+@dataclass(frozen=True)
+class EmbeddingSampler:
+    """The likelihood ratio of two tables, from all that is charged about the columns of ``tellers`` in a run.
+
+    One person is at one end of every teller's embeddings and gradients, or at the other. Updates are not told, but are
+    charged as if they were; so the observer is shown them.
+    """
+
+    task: Embeddings
+    tellers: tuple[str, ...]
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> Floats:
+        """Log-likelihood ratios of ``count`` runs, up to a constant."""
+
+        def draw(name: str, variance: int, size: int) -> Integers:
+            return own_noise(name, variance).draw((size,), stream)
+
+        total = np.zeros(count)
+        for name in self.tellers:
+            for told, weights in zip(self.told(name, neighbour, count, draw), self.weights[name], strict=True):
+                total += told @ weights
+        return total
+
+    @cached_property
+    def weights(self) -> dict[str, list[Floats]]:
+        """For each number that is told, how far it moves over the variance of its noise."""
+        found = {}
+        for name in self.tellers:
+            first, second = (list(self.told(name, neighbour, 1, _nothing)) for neighbour in (0, 1))
+            moved = (after[0] - before[0] for before, after in zip(first, second, strict=True))
+            found[name] = [change / variance for change, variance in zip(moved, self.variances(name), strict=True)]
+        return found
+
+    def told(self, name: str, neighbour: int, count: int, draw: NoiseSampler) -> Iterator[Floats]:
+        """What one teller tells in ``count`` runs, (count, numbers): each update, then each embedding."""
+        sign = 1.0 if neighbour else -1.0
+        for _ in range(self.task.epochs):
+            yield self.updated(name, sign, count, draw)
+        yield from self.embedded(name, sign, count, draw)
+
+    @property
+    def releases(self) -> int:
+        """How often embeddings are told, besides the stage."""
+        return self.task.releases
+
+    def variances(self, name: str) -> Iterator[float]:
+        """The variances of the noise on these numbers, in the same order."""
+        task, step = self.task, self.task.gradient_clip / (1 << GRADIENT_BITS)
+        yield from (task.update_variance * step**2 for _ in range(task.epochs))
+        if task.stage:
+            yield float(task.first_variance(name))
+        yield from (float(task.embedding_variance(name)) for _ in range(self.releases))
+
+    def embedded(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Iterator[Floats]:
+        """The embeddings: of the stage, and then with the script's centre and scale, as often as they are told."""
+        task, sender = self.task, self.task.sender(name)
+        encoding, everybody = ExtremeEncoder(sender.width, sign * _FAR * sender.clip), np.arange(count)
+        if task.stage:
+            yield Passive(encoding, name, task, draw).first(count).reshape(count, -1).astype(np.float64)
+        centre = np.zeros(sender.width)
+        centre[0] = _CENTRE * sender.clip
+        side = Passive(encoding, name, task, draw, Scaling(centre, _SCALE))
+        for _ in range(self.releases):
+            yield side.embeddings(everybody).reshape(count, -1).astype(np.float64)
+
+    def updated(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Floats:
+        """One update of a linear encoder in ``count`` runs; there are three others in the batch."""
+        task, variance = self.task, self.task.update_variance
+
+        def drawn(numbers: int) -> Integers:
+            return draw(name, variance, count * numbers).reshape(count, numbers)
+
+        return self.summed(*self.batch(sign), task.gradient_clip, drawn)
+
+    def summed(self, learner: Learner, places: Places, slopes: Matrix, clip: float, draw: updates.Drawn) -> Floats:
+        """The noised sum of gradients, with noise for all runs at once."""
+        return updates.noised_sum(learner, places, slopes, clip, draw)
+
+    def batch(self, sign: float) -> tuple[OverRows, Places, Matrix]:
+        """A linear encoder over the rows of four people, and slopes that the observer chose."""
+        rows = np.array([[sign * _FAR * self.task.gradient_clip], [1.0], [0.5], [-1.0]])
+        encoder = encoder_from({"kind": "linear", "width": 1}, 1, seed=1)
+        return OverRows(encoder, rows), np.arange(4), np.ones((4, 1))
+
+
+def _nothing(name: str, variance: int, size: int) -> Integers:
+    return np.zeros(size, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class LabelSlopeSampler:
+    """One person's label, as the others learn of it: which of two labels was told, or which way the slopes point.
+
+    In rounds the slopes are those of the protocol's teacher, whose weights are a script, at an embedding of zero; what
+    other parties told counts too, in ``beside``.
+    """
+
+    task: Embeddings
+    beside: EmbeddingSampler
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> Floats:
+        """Log-likelihood ratios of ``count`` runs, up to a constant."""
+        answers = self.answers(np.full(count, LABELS[neighbour], dtype=np.int64), stream)
+        if self.task.training == "rounds":
+            pointing = np.sign(self.slopes(answers))
+        else:
+            pointing = np.asarray(answers == LABELS[1], dtype=np.float64) - (answers == LABELS[0])
+        return np.asarray(self.odds * pointing + self.beside(neighbour, count, stream))
+
+    @property
+    def odds(self) -> float:
+        """What one answer is worth."""
+        return float(np.log(float(self.task.label_odds or 1)))
+
+    def answers(self, labels: Integers, stream: Stream) -> Integers:
+        """The labels that everything that leaves the active party is made of."""
+        return embedding_programs.told_labels(labels, self.task, stream)
+
+    def slopes(self, answers: Integers) -> Floats:
+        """How the teacher's slopes pull each person toward the second label rather than the first."""
+        teacher, everybody = Teacher(answers, self.task), np.arange(len(answers))
+        for label, weight in zip(LABELS, (_WEIGHT, -_WEIGHT), strict=True):
+            teacher.weights[0, label] = weight
+        told = {sender.owner: np.zeros((len(answers), sender.width)) for sender in self.task.senders}
+        return np.asarray(teacher.slopes(everybody, told)[self.task.passives[0]][:, 0])
+
+
+# --- the games
+
+
+def _calibrate(epsilon: float, **given: object) -> Embeddings:
+    owners = ("bank", "shop", "clinic")
+    senders = (Sender("shop", 2, 1.0, 2), Sender("clinic", 1, 0.5, 2))
+    task = Embeddings(Trust(owners, (), 0), "bank", senders, rows=400, classes=3, **given)  # type: ignore[arg-type]
+    return task.calibrate(parse_budgets(epsilon, 1e-5, task.trust))
+
+
+def _frozen() -> Embeddings:
+    """A stage and one release of encoders that do not learn; epsilon 3 against everyone."""
+    return _calibrate(3.0, stage=True)
+
+
+def _learning() -> Embeddings:
+    """Three epochs of updates in rounds, with labels at an epsilon of 1; epsilon 3 against everyone."""
+    rounds = {"training": "rounds", "epochs": 3, "releases": 3, "batches": 4, "share": Fraction(1, 2)}
+    return _calibrate(3.0, label_odds=odds_of_epsilon(1.0), **rounds)
+
+
+@register(
+    "split-training",
+    "updates of encoders, embeddings made by them, and labels",
+    _learning,
+)
+@register(
+    "split-embeddings",
+    "embeddings of one person by encoders that do not learn",
+    _frozen,
+)
+def embedding_games(task: Embeddings) -> Iterator[Game]:
+    """The party that is told against the others' columns; those who are told labels, against the label."""
+    frozen = task.training == "none"
+    subject = "split-embeddings" if frozen else "split-training"
+    everything = "its embeddings" if frozen else f"{task.epochs} updates of the encoder and all embeddings"
+    story = f"a row turned around in the others' columns; {everything}"
+    active, part = Observer.party(task.active), "embedding" if frozen else "update"
+    yield Game(subject, active, story, task.events, task.trust, EmbeddingSampler(task, task.passives), part)
+    if not frozen and task.label_odds is not None:
+        seen = "the slopes that come back" if task.training == "rounds" else "the label that is told"
+        watching, *others = task.passives
+        told = LabelSlopeSampler(task, EmbeddingSampler(task, tuple(others) if watching in task.audience else ()))
+        story = f"label {LABELS[0]} or label {LABELS[1]}, and a row turned around; {seen}"
+        yield Game(subject, Observer.party(watching), story, task.events, task.trust, told, "labels")
+
+
+FeatureMatrix = NDArray[np.float64]
+_COLUMNS = 2
+_OTHERS = 1
+_TRIED = 100
+_TINY = 1e-6
+_FAR_FEATURE = 1e3
+_EPOCHS = 3
+
+
+@dataclass(frozen=True)
+class FeatureStudy:
+    """A committee's head to play with: its public layout and task, and how each party embeds its columns."""
+
+    joint: Joint
+    task: Moments
+    specs: tuple[tuple[str, str], ...]
+
+    def encoder(self, party: str) -> Encoder:
+        """A party's encoder, drawn from a public seed."""
+        width = dict(self.joint.widths)[party]
+        return encoder_from({"kind": dict(self.specs)[party], "width": width}, _COLUMNS, seed=1)
+
+
+@dataclass(frozen=True)
+class EncodedPeople:
+    """Some people: each party's encoded columns of them, and their classes."""
+
+    columns: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
+    classes: tuple[int, ...]
+
+    def rows(self, party: str) -> FeatureMatrix:
+        """One party's columns, (people, columns)."""
+        return np.array(dict(self.columns)[party]).reshape(len(self.classes), _COLUMNS)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """Encoded rows as the moments' program reads them."""
+
+    rows: FeatureMatrix
+    places: None = None
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return [f"{index:04}" for index in range(len(self.rows))]
+
+    def blocks(self, rows: int, /) -> Iterator[FeatureMatrix]:
+        yield from (self.rows[start : start + rows] for start in range(0, len(self.rows), rows))
+
+
+@dataclass(frozen=True)
+class FeatureMomentSampler:
+    """The opened entries that differ between two tables, each weighed by how much it differs.
+
+    ``noisy`` are the owners whose noise the observer cannot subtract.
+    """
+
+    study: FeatureStudy
+    tables: tuple[EncodedPeople, EncodedPeople]
+    noisy: tuple[str, ...]
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> FeatureMatrix:
+        """The weighed sum of the opened entries, for ``count`` runs of the protocol."""
+        task = self.study.task
+        people = [self._rounded(person, count, stream) for person in self.embedded[neighbour]]
+        total = np.zeros(count)
+        for i, j in np.argwhere(np.triu(self.moves)).tolist():
+            copies = np.full(count, 1 if i == j else 2)
+            entry = copies * sum((rows[:, i] * rows[:, j] for rows in people), np.zeros(count, dtype=np.int64))
+            for _ in self.noisy:
+                entry += programs.sample_entry_noise(task, copies, stream)
+            total += self.moves[i, j] * entry
+        return total
+
+    def encoder(self, party: str, people: EncodedPeople) -> Encoder:
+        """A party's encoder, which does not depend on anybody."""
+        return self.study.encoder(party)
+
+    @cached_property
+    def embedded(self) -> tuple[FeatureMatrix, FeatureMatrix]:
+        """The joint rows of both tables as parties bring them, without the constant."""
+        first, second = (self._embedded(table) for table in self.tables)
+        return first, second
+
+    @cached_property
+    def moves(self) -> FeatureMatrix:
+        """How much each entry of the full matrix moves, scaled to at most one; too small a move counts as none."""
+        change = self._change / np.abs(self._change).max()
+        return np.asarray(np.where(np.abs(change) > _TINY, change, 0.0))
+
+    @property
+    def weight(self) -> float:
+        """What makes of the weighed sum the logarithm of a likelihood ratio, if the noise were Gaussian."""
+        return _weight(self._change, self.study.task, self.noisy)
+
+    @cached_property
+    def _change(self) -> FeatureMatrix:
+        first, second = (_with_constant(rows, self.study.task) for rows in self.embedded)
+        return np.asarray(second.T @ second - first.T @ first)
+
+    def _embedded(self, people: EncodedPeople) -> FeatureMatrix:
+        joint, parts = self.study.joint, []
+        for party, width in joint.widths:
+            encoder = self.encoder(party, people) if width else None
+            labels = np.array(people.classes, dtype=np.int64) if party == joint.label_party else None
+            parts.append(joint.rows(party, _Listed(people.rows(party)), encoder, labels).matrix())
+        return np.hstack(parts)
+
+    def _rounded(self, person: FeatureMatrix, count: int, stream: Stream) -> NDArray[np.int64]:
+        """One person's integers in ``count`` runs, with the constant."""
+        task = self.study.task
+        parts = [
+            programs.OwnMoments(task, owner).quantise(np.tile(person[task.span(owner)], (count, 1)), stream)
+            for owner in task.owners
+        ]
+        return np.hstack([*parts, np.full((count, 1), float(task.constant))]).astype(np.int64)
+
+
+def _weight(change: FeatureMatrix, task: Moments, noisy: tuple[str, ...]) -> float:
+    variance = task.additive.unit * task.noise * len(noisy) / len(task.owners)
+    return float(np.abs(change).max() * task.gamma**2 / variance)
+
+
+@dataclass(frozen=True)
+class TrainedFeatureSampler:
+    """The likelihood ratio of two tables, from the moments and from the training of the label owner's encoder before.
+
+    Sums of gradients are not told to anybody, but are charged as if they were; so the observer is shown them. Its
+    gradient is at one end or the other, or is there or not, like the person.
+    """
+
+    moments: Sampler
+    weight: float
+    plan: PrivateTraining
+    ends: tuple[float, float]
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> FeatureMatrix:
+        """Log-likelihood ratios of ``count`` runs, up to a constant."""
+        total = self.moments(neighbour, count, stream) * self.weight
+
+        def drawn(numbers: int) -> NDArray[np.int64]:
+            return draw(self.plan, count * numbers, stream).reshape(count, numbers)
+
+        for _ in range(self.plan.epochs):
+            total += self._summed(self.ends[neighbour], drawn) @ self._weights
+        return total
+
+    @cached_property
+    def _weights(self) -> FeatureMatrix:
+        """How far each number of a sum moves over the variance of its noise."""
+        first, second = (self._summed(end, lambda numbers: np.zeros(numbers, dtype=np.int64)) for end in self.ends)
+        step = self.plan.clip / (1 << GRADIENT_BITS)
+        return np.asarray((second - first) / (self.plan.variance * step**2))
+
+    def _summed(self, end: float, noise: Drawn) -> FeatureMatrix:
+        """The noised sum of gradients of a linear encoder: one person's, if it is there, and another's."""
+        rows = np.array([[0.5], *([[end * _FAR_FEATURE * self.plan.clip]] if end else [])])
+        learner = OverRows(encoder_from({"kind": "linear", "width": 1}, 1, seed=1), rows)
+        return noised_sum(learner, np.arange(len(rows)), np.ones((len(rows), 1)), self.plan.clip, noise)
+
+
+def _with_constant(rows: FeatureMatrix, task: Moments) -> FeatureMatrix:
+    return np.column_stack([rows, np.full(len(rows), task.constant / task.gamma)])
+
+
+def find_furthest_people(study: FeatureStudy, observer: Observer, noisy: tuple[str, ...]) -> FeatureMomentSampler:
+    """Of many pairs that the observer must not tell apart, the one that moves the moments furthest."""
+    drawn = np.random.default_rng(1)
+    others = _people(study, drawn, _OTHERS)
+    tried = []
+    for _ in range(1 if observer == Observer.analyst() else _TRIED):
+        second = _people(study, drawn, 1)
+        first = None if observer == Observer.analyst() else _change_row(study, second, observer, drawn)
+        tried.append(FeatureMomentSampler(study, (_join_columns(others, first), _join_columns(others, second)), noisy))
+    return max(tried, key=_distance)
+
+
+def _people(study: FeatureStudy, drawn: np.random.Generator, count: int) -> EncodedPeople:
+    columns = {party: drawn.uniform(-1, 1, (count, _COLUMNS)) for party, _ in study.joint.widths}
+    classes = drawn.integers(study.joint.classes, size=count)
+    return people_of(columns, classes.tolist())
+
+
+def people_of(columns: dict[str, FeatureMatrix], classes: list[int]) -> EncodedPeople:
+    """People from each party's columns of them and their classes."""
+    listed = {party: tuple(tuple(row) for row in rows.tolist()) for party, rows in columns.items()}
+    return EncodedPeople(tuple(listed.items()), tuple(classes))
+
+
+def _change_row(
+    study: FeatureStudy, person: EncodedPeople, observer: Observer, drawn: np.random.Generator
+) -> EncodedPeople:
+    """Somebody else in all columns that the observer does not hold, with another class if that is one of them."""
+    other, joint = _people(study, drawn, 1), study.joint
+    columns = {party: (person if party in observer.names else other).rows(party) for party, _ in joint.widths}
+    turned = joint.label_party not in observer.names
+    return people_of(columns, [(label + turned) % joint.classes for label in person.classes])
+
+
+def _join_columns(others: EncodedPeople, person: EncodedPeople | None) -> EncodedPeople:
+    if person is None:
+        return others
+    columns = {party: np.vstack([others.rows(party), person.rows(party)]) for party, _ in others.columns}
+    return people_of(columns, [*others.classes, *person.classes])
+
+
+def _distance(features: FeatureMomentSampler) -> float:
+    """How far the moments are apart, squared."""
+    first, second = (_with_constant(rows, features.study.task) for rows in features.embedded)
+    return float(((second.T @ second - first.T @ first) ** 2).sum())
+
+
+def _example() -> FeatureStudy:
+    """Two parties with random cosines and a linear map, a label of two classes; epsilon 1 against the analyst."""
+    schema = Schema({f"c{index}": number(-1, 1) for index in range(_COLUMNS)}, clip=1.0)
+    roster = Roster.of({"left": schema, "right": schema})
+    joint = Joint((("left", 2), ("right", 2)), "left", 2)
+    task = joint.moments(roster.trust, parse_budgets({"analyst": 1.0}, 1e-5, roster.trust), rows_at_most=2**20)
+    return FeatureStudy(joint, task, (("left", "cosine"), ("right", "linear")))
+
+
+def _charged(study: FeatureStudy) -> tuple[ChargedMoments, PrivateTraining]:
+    """The same with training of the label owner's encoder before, which takes most of an epsilon of 1."""
+    trust = study.task.trust
+    budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
+    plan = planned(study.joint, 2, 400, trust, budgets, epochs=_EPOCHS, share=0.8)
+    return moments_after(study.joint, plan, trust, budgets, rows_at_most=2**20), plan
+
+
+def _plan_of(task: ChargedMoments) -> PrivateTraining:
+    """The training that a task is charged for."""
+    (event,) = task.charged
+    once = unwrap(event)
+    assert isinstance(once, SquaredRelease)  # noqa: S101 - for the type checker
+    ((owner, variance),) = once.shares
+    draft = PrivateTraining(owner, rows=1, parameters=once.dimension, epochs=getattr(event, "times", 1))
+    plan = replace(draft, noise=int(variance * NOISE_UNIT // draft.square))
+    if plan.events != task.charged:
+        raise StudyError("this study is charged for training of another kind than is known here [ST013]")
+    return plan
+
+
+@register("split-moments", "moments of embeddings and labels, opened once", _example)
+def feature_games(study: FeatureStudy | ChargedMoments) -> Iterator[Game]:
+    """Every observer within the threshold, one for all who are in the same position.
+
+    A study that is charged for training is played at the bounds of all embeddings, whatever its encoders are. Whoever
+    holds the columns that were trained on learns about others from the moments alone.
+    """
+    if isinstance(study, ChargedMoments):
+        yield from _charged_games(study, _plan_of(study))
+        return
+    for observer, noisy in observers(study.task):
+        sampler = find_furthest_people(study, observer, noisy)
+        story = f"{describe_neighbours(observer)} through everybody's encoders; the opened entries that move"
+        yield Game("split-moments", observer, story, study.task.events, study.task.trust, sampler)
+    task, plan = _charged(study)
+    for observer, noisy in observers(task):
+        if plan.owner not in observer.names and observer != Observer.coordinator():  # both are played above
+            found = find_furthest_people(replace(study, task=task), observer, noisy)
+            yield _trained(task, plan, observer, found, found.weight)
+
+
+def _charged_games(task: ChargedMoments, plan: PrivateTraining) -> Iterator[Game]:
+    for observer, noisy in observers(task):
+        found = MomentEntrySampler(task, at_the_bounds(task, observer), noisy)
+        if plan.owner in observer.names:
+            story = f"{describe_neighbours(observer)} at its bounds; the {len(found.moved)} opened entries that move"
+            yield Game("split-moments", observer, story, task.events, task.trust, found)
+        else:
+            before, after = found.vectors
+            weight = _weight(np.outer(after, after) - np.outer(before, before), task, noisy)
+            yield _trained(task, plan, observer, found, weight)
+
+
+def _trained(task: ChargedMoments, plan: PrivateTraining, observer: Observer, moments: Sampler, weight: float) -> Game:
+    lowest = 0.0 if observer == Observer.analyst() else -1.0
+    story = f"{describe_neighbours(observer)}; {plan.epochs} sums of gradients, and the opened entries that move"
+    sampler = TrainedFeatureSampler(moments, weight, plan, (lowest, 1.0))
+    return Game("split-moments", observer, story, task.events, task.trust, sampler, "trained")

@@ -1,1 +1,0 @@
-"""All marginals of coded columns, in one release."""

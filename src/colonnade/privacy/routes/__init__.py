@@ -1,7 +1,0 @@
-"""The proven ways from releases to epsilon and delta, one module each."""
-
-from typing import Any
-
-from colonnade.lazy import Later
-
-special: Any = Later("scipy.special")

@@ -1,1 +1,0 @@
-"""How a study finds the people whom all parties hold."""

@@ -1,0 +1,276 @@
+"""An engine starts workers, wherever they run; a worker finds its role, runs it, and says how it ended without any data.
+
+A worker is a process that keeps what it has learned from one command to the next. It runs a *role*: a function that is
+named by its import path, and that gets a ``WorkerLine`` and the arguments given to ``start``. Commands and what workers
+say are pickled, so both ends are of one party, which trusts both. Loss of a worker is an event, and nothing is repeated
+by itself: what a lost worker did is asked again by whoever asked first, under a new name.
+
+Keys and coins are never arguments, commands or events: a worker draws its own. Identities and streams of coins refuse
+to be pickled, and so does everything that holds one.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
+
+from colonnade.errors import ColonnadeError, EngineError
+from colonnade.sanitize import sanitize
+from colonnade.versions import own_version
+
+LossCause = Literal["lost", "memory", "raised"]
+
+
+@dataclass(frozen=True)
+class WorkerMessage:
+    """What a worker said."""
+
+    worker: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class WorkerLoss:
+    """The last event of a worker.
+
+    ``lost``: killed, or its machine is gone; another worker can do the same. ``memory``: it needed more than it may
+    have. ``raised``: its role ended, or raised an error; another worker would most likely do so too.
+    """
+
+    worker: int
+    why: str
+    """One sentence without data."""
+    cause: LossCause = "lost"
+
+
+WorkerEvent = WorkerMessage | WorkerLoss
+
+
+class Engine(ABC):
+    """Workers of one role."""
+
+    def __init__(self) -> None:
+        self.events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
+        """All events of all workers; whoever takes them may put others in."""
+
+    @abstractmethod
+    def start(self, role: str, arguments: Sequence[Any] = (), workers: int | None = None) -> list[int]:
+        """Start workers, and do not wait for them; as many as there are cores, if no number is given.
+
+        ``role`` is ``"package.module:function"``. Commands can be sent at once. An engine is started once.
+        """
+
+    @abstractmethod
+    def send(self, worker: int, command: Any) -> None:
+        """Send a command; to a worker that is gone, nothing. What cannot be pickled is an ``EngineError``."""
+
+    @abstractmethod
+    def replace(self, worker: int) -> int:
+        """End a worker if it still runs, and start another one of the same role; numbers are never used twice.
+
+        From then on the old one causes no event; those that wait in the queue stay there. An engine that was stopped
+        starts nobody: an ``EngineError``.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End all workers at once; from then on there are no events. May be called twice."""
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def pickle_value(value: Any, what: str) -> bytes:
+    """A value as bytes; an ``EngineError`` that names its type, and not what it holds, if it cannot be pickled."""
+    try:
+        return pickle.dumps(value, protocol=5)
+    except Exception as error:
+        raise EngineError(
+            f"{what} cannot be sent between a head and its workers: a {type(value).__name__} here cannot be pickled "
+            f"({type(error).__name__}). Keys and coins are drawn by whoever uses them, and never sent [EN001]"
+        ) from None
+
+
+Frame = bytes | bytearray
+_LOOK_SECONDS = 0.1
+_FAREWELL_SECONDS = 5.0
+_LONGEST_SENTENCE = 500
+
+
+@dataclass(frozen=True)
+class WorkerStart:
+    """What a worker is told first. It holds nothing secret."""
+
+    role: str
+    arguments: bytes
+    memory: int | None
+    """Bytes of its own that it may have; ``None`` for no limit."""
+    path: tuple[str, ...]
+    """Where the head finds modules."""
+    version: str = field(default_factory=own_version)
+    python: tuple[int, int] = sys.version_info[:2]
+
+    @classmethod
+    def of(cls, role: str, arguments: tuple[Any, ...], memory: int | None) -> WorkerStart:
+        """For a role and its arguments, which must be picklable."""
+        module, _, function = role.partition(":")
+        if not module or not function:
+            raise EngineError(f"{role!r} is no role: it must be package.module:function [EN025]")
+        return cls(role, pickle_value(arguments, "an argument"), memory, tuple(sys.path))
+
+
+@dataclass(frozen=True)
+class WorkerStarted:
+    """The first thing that a worker says."""
+
+
+@dataclass(frozen=True)
+class WorkerEnd:
+    """The last thing that a worker says."""
+
+    why: str
+    cause: LossCause
+
+
+class WorkerLine:
+    """A worker's end of its line to the head; commands are put into a queue as they come."""
+
+    def __init__(self, out: Callable[[bytes], None], host: str | None = None) -> None:
+        self.host = host
+        """The address of this worker's machine, where it may be another one than the head's."""
+        self._commands: queue.SimpleQueue[Frame] = queue.SimpleQueue()
+        self._out = out
+        self._lock = threading.Lock()
+        self._over = False
+
+    def put(self, command: Frame) -> None:
+        """A command has come."""
+        self._commands.put(command)
+
+    def receive(self, seconds: float | None = None) -> Any:
+        """The next command, in the order in which they were sent; a ``TimeoutError`` if none comes in time."""
+        try:
+            return pickle.loads(self._commands.get(timeout=seconds))  # noqa: S301 - of our own head
+        except queue.Empty:
+            raise TimeoutError("no command came in time") from None
+
+    def say(self, value: Any) -> None:
+        """Tell the head something; it comes before the news that the worker is gone.
+
+        On Ray, a worker that is killed may take its last words along.
+        """
+        self._send(pickle_value(WorkerMessage(0, value), "what a worker says"))
+
+    def say_started(self) -> None:
+        """Say that the worker runs."""
+        self._send(pickle_value(WorkerStarted(), "a word"))
+
+    def say_end(self, why: str, cause: LossCause) -> None:
+        """Say how the worker ended, once; what is said afterwards is not heard."""
+        self._send(pickle_value(WorkerEnd(why, cause), "a word"), last=True)
+
+    def _send(self, frame: bytes, last: bool = False) -> None:
+        with self._lock:
+            if not self._over:
+                self._over = last
+                self._out(frame)
+
+
+def run_worker(birth: WorkerStart, line: WorkerLine) -> None:
+    """Run the role to its end, and tell how that was."""
+    if (birth.version, birth.python) != (own_version(), sys.version_info[:2]):
+        theirs = f"Colonnade {own_version()} on Python {_version_text(sys.version_info[:2])}"
+        ours = f"Colonnade {birth.version} on Python {_version_text(birth.python)}"
+        return line.say_end(f"it has {theirs}, and its head has {ours}: install the same on all machines", "raised")
+    sys.path.extend(place for place in birth.path if place not in sys.path)
+    if birth.memory is not None:
+        threading.Thread(target=_watch, args=(birth.memory, line), daemon=True).start()
+    line.say_started()
+    try:
+        role = _import_role(birth.role)
+        arguments = pickle.loads(birth.arguments)  # noqa: S301 - of our own head
+        role(line, *arguments)
+    except MemoryError:
+        return line.say_end("the system had no memory left for it", "memory")
+    except BaseException as error:
+        return line.say_end(describe_error(error), "raised")
+    return line.say_end("its role has ended", "raised")
+
+
+def decode_event(worker: int, frame: Frame) -> WorkerEvent | None:
+    """What a frame of a worker means to its head; ``None`` for its first word."""
+    try:
+        heard = pickle.loads(frame)  # noqa: S301 - of our own worker
+    except Exception as error:  # anything, as any value may be made again
+        return WorkerLoss(worker, f"what it said cannot be read by its head ({type(error).__name__})", "raised")
+    if isinstance(heard, WorkerMessage):
+        return WorkerMessage(worker, heard.value)
+    return WorkerLoss(worker, heard.why, heard.cause) if isinstance(heard, WorkerEnd) else None
+
+
+def own_memory() -> int:
+    """Bytes that this process alone has in memory: pages of files do not count, since the system may drop them.
+
+    A limit of the system (``RLIMIT_AS``, ``RLIMIT_DATA``) counts what is reserved, and pyarrow's allocator reserves a
+    gigabyte before its first row.
+    """
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            resident, shared = (int(word) for word in file.read().split()[1:3])
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # no Linux: the most that it ever had
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _watch(most: int, line: WorkerLine) -> None:
+    while own_memory() <= most:
+        time.sleep(_LOOK_SECONDS)
+    threading.Thread(target=_leave, daemon=True).start()
+    line.say_end(f"it needed more memory than the {most // 10**6} MB that a worker may have", "memory")
+
+
+def _leave() -> None:
+    time.sleep(_FAREWELL_SECONDS)
+    os._exit(1)
+
+
+def _import_role(role: str) -> Callable[..., object]:
+    module, _, function = role.partition(":")
+    try:
+        found: Callable[..., object] = getattr(import_module(module), function)
+    except (ImportError, AttributeError):
+        raise EngineError(f"its role {role} cannot be imported there [EN026]") from None
+    return found
+
+
+def describe_error(error: BaseException) -> str:
+    """What was raised and where; the message only of our own errors, which hold no data."""
+    if isinstance(error, ColonnadeError):
+        return sanitize(error, _LONGEST_SENTENCE)
+    place = ""
+    with suppress(Exception):
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        if trace is not None:
+            place = f" in {os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"
+    return f"its role raised {type(error).__name__}{place}"
+
+
+def _version_text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

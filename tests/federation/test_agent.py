@@ -1,0 +1,741 @@
+"""An agent and its office: answers count once, nothing runs without a yes of our own, and nothing waits for the hub."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from colonnade.cli.proposals import lanes_in
+from colonnade.console.study_pages import describe_needs
+from colonnade.disk import writing
+from colonnade.errors import BudgetError, ConnectError, FederationError, StorageError, StudyError
+from colonnade.federation import agent as agents, agent_store, checks, hub_sync, store_file
+from colonnade.federation.agent import Agent
+from colonnade.federation.agent_store import AgentStore
+from colonnade.federation.attempt_result import FetchedResult, find_outcome
+from colonnade.federation.attempts import AttemptRunner, release_reservation
+from colonnade.federation.hub_server import HubServer
+from colonnade.federation.monitoring import AgentMetrics
+from colonnade.federation.processes import ProcessLimits
+from colonnade.federation.proposal_writer import make_proposal, parse_deadline
+from colonnade.federation.statements import STUDY_FILE, AttemptReport, Proposal
+from colonnade.privacy import Ledger
+from colonnade.privacy.statement import format_rounded_up
+from colonnade.privacy.statement_summary import LargestEpsilon
+from colonnade.study import PartyConfig, Study
+from colonnade.study.fork_server import ForkServer
+from tests.support.errors import raises
+from tests.support.standing import ALIGNED, HUB, Standing, make
+from tests.support.waiting import until
+
+from .club import Club, Talk, club, refused
+
+MOST = 3
+GRACE, LONG = timedelta(hours=12), timedelta(days=90)
+HOUR, NOW = timedelta(hours=1), timedelta(0)
+UNKNOWN = "ab" * 16
+FOR_ANALYST = "{ analyst = 0.5 }"
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Standing:
+    return make(tmp_path_factory.mktemp("three") / "f")
+
+
+@pytest.fixture(scope="module")
+def circle(tmp_path_factory: pytest.TempPathFactory) -> Club:
+    return club(tmp_path_factory.mktemp("club"))
+
+
+class Desk:
+    """An office that receives proposals, as many as a test wants."""
+
+    def __init__(self, folder: Path, circle: Club) -> None:
+        self.filing, self.circle = AgentStore(folder), circle
+
+    def asked(self, purpose: str = "to test", size: int = 0, analyst: str = "ana", ago: timedelta = NOW) -> Proposal:
+        made = datetime.now(UTC) - ago
+        files = {**self.circle.proposal(analyst=analyst).files, "more.toml": b"#" * size}
+        said = {"purpose": purpose, "made": made, "deadline": made + HOUR, "files": files}
+        return Proposal.unpack(self.circle.packed(analyst=analyst, **said), self.circle.members)
+
+    def taken(self, purpose: str = "to test", state: str | None = None, size: int = 0) -> Path:
+        """The folder of a proposal that an agent takes in; its analyst then cancels it, say."""
+        proposal = self.asked(purpose, size)
+        agent_store.make_room(self.filing, proposal)
+        proposal.write(self.filing.folder / "studies" / proposal.id / "study", self.circle.members)
+        entry = self.filing.receive(proposal)
+        if state is not None:
+            self.filing.record_hub_state(entry.id, {}, state, None)
+        return entry.folder
+
+    def waiting(self, ago: timedelta = NOW) -> str:
+        study = self.filing.receive(self.asked(ago=ago)).id
+        self.filing.record_assessment(study, {"refused": None}, "waiting", None)
+        return study
+
+    def begin(self, study: str, number: int = 1, grace: timedelta = GRACE) -> bool:
+        return self.filing.start_attempt(study, number, f"{study}.{number}", MOST, grace)
+
+    def state(self, study: str) -> str:
+        return self.filing.entry(study).state
+
+
+@pytest.fixture
+def desk(tmp_path: Path, circle: Club) -> Desk:
+    return Desk(tmp_path / "agent", circle)
+
+
+# --- answers
+
+
+def test_an_answer_counts_once_and_a_yes_can_be_withdrawn_until_the_study_has_ended(desk: Desk) -> None:
+    office, study = desk.filing, desk.waiting()
+    refused("OF006", office.withdraw, study, "eva", "second thoughts")
+    assert office.approve(study[:8], "eva").state == "approved"
+    for again in (lambda: office.approve(study, "max"), lambda: office.decline(study, "max", "no")):
+        refused(("OF007", "approved"), again)
+    assert office.entry(study).answer_by == "eva"
+    assert office.withdraw(study, "eva", "second thoughts").state == "cancelled"
+    refused(("OF006", "cancelled"), office.withdraw, study, "eva", "again")
+    entry = Desk(office.folder / "other", desk.circle)
+    declined = entry.filing.decline(entry.waiting(), "eva", " not our\npurpose ")
+    assert (declined.state, declined.answer_by, declined.why) == ("declined", "eva", "not our\ufffdpurpose")
+
+
+@pytest.mark.parametrize("state", ["checking", "refused", "declined", "running", "done", "failed", "cancelled", "late"])
+def test_only_what_waits_is_approved(desk: Desk, state: str) -> None:
+    study = desk.waiting(2 * HOUR if state == "late" else NOW)
+    if state != "late":
+        with desk.filing.file.writing() as file:
+            file.execute("UPDATE studies SET state = ?", (state,))
+    refused(("OF007", "expired" if state == "late" else ()), desk.filing.approve, study, "eva")
+    assert desk.state(study) == ("waiting" if state == "late" else state)
+
+
+def test_an_id_must_be_one_and_known_and_the_file_ours(tmp_path: Path, desk: Desk) -> None:
+    for chosen in ("a" * 32, "ab" + "0" * 30):
+        made = desk.taken(chosen).name
+        with desk.filing.file.writing() as file:
+            file.execute("UPDATE studies SET id = ? WHERE id = ?", (chosen, made))
+    for prefix in ("", "b", "a", "../x", "A"):
+        refused("OF*", desk.filing.entry, prefix)
+    assert desk.filing.entry("ab").id.startswith("ab0")
+    assert (len(desk.filing.entries()), desk.filing.entries(["running"])) == (2, [])
+    assert desk.filing.status().pid is None, "no agent runs"
+    (tmp_path / "agent.db").write_bytes(b"something else" * 100)
+    with raises(StorageError, "SO036"):
+        AgentStore(tmp_path)
+
+
+# --- attempts
+
+
+def test_nothing_runs_without_our_own_yes(desk: Desk) -> None:
+    filing, study = desk.filing, desk.taken().name
+    assert not desk.begin(study), "it is being checked"
+    filing.record_assessment(study, {"refused": None}, "waiting", None)
+    filing.record_hub_state(study, dict.fromkeys(("bank", "shop", "clinic"), True), "running", None)
+    assert not desk.begin(study), "the hub says that all have agreed, and we have not"
+    assert (filing.running_attempts(), filing.unsent_answers()) == ([], [])
+    filing.approve(study, "eva")
+    assert [entry.id for entry in filing.unsent_answers()] == [study]
+    filing.mark_answer_sent(study)
+    assert filing.unsent_answers() == []
+    assert desk.begin(study)
+    assert not desk.begin(study), "the same attempt again"
+    assert not desk.begin("0" * 32), "a study that nobody knows"
+    filing.withdraw(study, "eva", "second thoughts")
+    assert [entry.id for entry in filing.unsent_withdrawals()] == [study]
+    filing.record_hub_state(study, {}, "cancelled", None)
+    assert filing.unsent_withdrawals() == []
+
+
+def test_attempts_are_counted_and_end_with_a_result(desk: Desk) -> None:
+    filing, study = desk.filing, desk.waiting()
+    filing.approve(study, "eva")
+    assert desk.begin(study)
+    assert not desk.begin(study, 2), "the first one still runs"
+    filing.end_attempt(study, 1, "lost", None)
+    assert [each.id for each in filing.list_unfinished()] == [study]
+    assert not desk.begin(study, MOST + 1), "more than we allow"
+    assert desk.begin(study, 2)
+    filing.end_attempt(study, 2, "finished", None)
+    assert not desk.begin(study, 3), "there is a result"
+    assert [(number, ended) for _, number, ended in filing.unsent_outcomes()] == [(1, "lost"), (2, "finished")]
+    filing.mark_outcome_sent(study, 1)
+    assert [number for _, number, _ in filing.unsent_outcomes()] == [2]
+    assert filing.list_unfinished() == []
+
+
+@pytest.mark.parametrize("end", ["done", "failed", "expired", "cancelled", "declined"])
+def test_the_hub_says_what_became_of_it_once(desk: Desk, end: str) -> None:
+    study, own = desk.waiting(), desk.taken("ours").name
+    desk.filing.approve(study, "eva")
+    desk.filing.record_assessment(own, {"refused": "over budget"}, "refused", "the policy")
+    for each in (study, own):
+        desk.filing.record_hub_state(each, {"bank": False}, end, None)
+    assert (desk.state(study), desk.state(own)) == (end, "refused"), "our own refusal stays ours"
+    assert desk.filing.entry(own).answers == {"bank": False}
+    if end in ("done", "failed", "expired"):
+        desk.filing.record_hub_state(study, {}, "cancelled", None)
+        assert desk.state(study) == end
+
+
+def test_a_yes_ends(desk: Desk) -> None:
+    filing, study = desk.filing, desk.filing.receive(desk.asked(ago=2 * HOUR)).id
+    other = desk.filing.receive(desk.asked("runs between", ago=2 * HOUR)).id
+    for each in (study, other):
+        filing.record_assessment(each, {"refused": None}, "approved", "the policy, within its budget")
+    assert desk.begin(other)
+    assert filing.expire(GRACE) == [], "the hub may have waited for a place"
+    assert not desk.begin(study, grace=timedelta(minutes=59)), "though nobody has closed it yet"
+    assert desk.state(study) == "approved"
+    assert filing.expire(timedelta(minutes=59)) == ["a study"], "what runs is not closed"
+    assert not desk.begin(study)
+    filing.record_hub_state(study, {}, "running", None)
+    assert desk.state(study) == "expired"
+    filing.end_attempt(other, 1, "lost", None)
+    assert not desk.begin(other, 2, NOW)
+    assert filing.expire(NOW) == ["a study"]
+    assert [(number, ended) for _, number, ended in filing.unsent_outcomes()] == [(1, "lost")]
+    for said in ("done", "expired"):
+        filing.record_hub_state(other, {}, said, None)
+        assert desk.state(other) == "done", "others finished while we were away"
+
+
+@pytest.mark.parametrize("put_back", ["before the answers", "before the outcomes"])
+def test_a_hub_that_was_put_back_is_told_again(tmp_path: Path, put_back: str) -> None:
+    """It finds the end that the study had, after an attempt that was lost, and no party is asked once more."""
+    talk, ever = Talk(tmp_path, overdue=10), timedelta(days=36500)
+    study = talk.propose()
+    proposal = Proposal.unpack(talk.desk.signed_proposal(study, "bank"), talk.club.members)
+    parties = {name: AgentStore(tmp_path / name) for name in proposal.parties}
+    for filing in parties.values():
+        filing.receive(proposal)
+        filing.record_assessment(study, {}, "approved", "eva")
+
+    def tell() -> None:
+        for name, filing in parties.items():
+            for entry in filing.unsent_answers():
+                talk.answer(entry.id, name)
+                filing.mark_answer_sent(entry.id)
+            for told_of, number, ended in filing.unsent_outcomes():
+                talk.outcome(told_of, name, ended, number)
+                filing.mark_outcome_sent(told_of, number)
+
+    talk.after(seconds=1)
+    if put_back == "before the outcomes":
+        tell()
+    shutil.copytree(tmp_path / "hub", tmp_path / "copy")
+    tell()
+    for number, ended in ((1, "lost"), (2, "finished")):
+        for filing in parties.values():
+            assert filing.start_attempt(study, number, "r", MOST, ever)
+            filing.end_attempt(study, number, ended, None)
+        tell()
+        talk.outcome(study, "coordinator", "lost", number)
+    assert talk.state(study) == ("done", 2)
+    shutil.rmtree(tmp_path / "hub")
+    (tmp_path / "copy").rename(tmp_path / "hub")
+    talk.restart()
+    assert talk.state(study)[0] != "done"
+    for _ in range(4):
+        told = talk.desk.study(study, "ana")
+        for name, filing in parties.items():
+            filing.resend_forgotten(study, name, told)
+            filing.record_hub_state(study, told["answers"], told["state"], told["ended"])
+        tell()
+        if told["attempt"] and told["state"] == "running":
+            talk.outcome(study, "coordinator", "lost", told["attempt"])
+        talk.after(seconds=30)
+    assert talk.state(study) == ("done", 2)
+    for filing in parties.values():
+        assert not filing.start_attempt(study, 3, "r", MOST, ever)
+        filing.record_hub_state(study, {}, "failed", None)
+        assert filing.entry(study).state == "done", "there is a result here, whatever a hub says"
+
+
+# --- what is kept
+
+
+def test_propose_and_cancel_fills_nobodys_disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_store, "MAX_KEPT_BYTES", 500_000)
+    folders = [desk.taken(f"number {number}", "cancelled", 100_000) for number in range(12)]
+    kept = [folder for folder in folders if folder.exists()]
+    assert kept == folders[-len(kept) :], "the oldest go first"
+    assert 2 <= len(kept) <= 4
+    assert len(desk.filing.entries()) == 12, "the rows stay"
+    waiting = desk.taken("this one waits", size=300_000)
+    refused("FE087", desk.taken, "one too many", size=300_000)
+    assert (waiting / "study" / STUDY_FILE).exists(), "what has not ended loses nothing"
+
+
+def test_proposals_of_one_analyst_are_counted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_store, "MAX_OPEN", 2)
+    monkeypatch.setattr(agent_store, "MAX_A_DAY", 4)
+    opened = [desk.taken(f"open {number}").name for number in range(2)]
+    refused("FE086", desk.taken, "a third")
+    agent_store.make_room(desk.filing, desk.asked("of somebody else", analyst="bank"))
+    for study in opened:
+        desk.filing.record_hub_state(study, {}, "cancelled", None)
+    for number in range(2):
+        desk.taken(f"more {number}", "cancelled")
+    refused(("FE086", "4"), desk.taken, "a fifth")
+
+
+def test_files_go_after_some_days_and_results_never(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, failed, done = (desk.taken(purpose, "cancelled") for purpose in ("gone", "failed", "done"))
+    for folder in (failed, done):
+        (folder / "attempts" / "1").mkdir(parents=True)
+    (done / "attempts" / "1" / "model.json").write_text("{}")
+    still = desk.taken("still open")
+    assert desk.filing.known_ids([still.name, "0" * 64]) == {still.name}
+    assert desk.filing.count_proposed_by("ana", "") == (1, 4)
+    assert [agent_store.prune(desk.filing, age) for age in (LONG, NOW, NOW)] == [0, 2, 0]
+    assert [folder.exists() for folder in (gone, failed, done, still)] == [False, False, True, True]
+    monkeypatch.setattr(agent_store, "MAX_ENDED", 2)
+    many = [desk.taken(f"many {number}", "cancelled") for number in range(5)]
+    assert agent_store.prune(desk.filing, LONG) == 3
+    assert sum(folder.exists() for folder in many) == 2
+    assert done.exists()
+
+
+# --- what a person types
+
+
+@pytest.fixture
+def waiting(three: Standing, tmp_path: Path) -> tuple[AgentStore, str, Path]:
+    proposal, cost = make_proposal(three.study, three.members(), "ana", "<b>why</b>\x1b[31m", parse_deadline("1h"))
+    party = three.of("bank") / f"{tmp_path.name}.toml"
+    party.write_text(three.file("bank").read_text().replace('folder = "agent"', f'folder = "{tmp_path.name}"'))
+    office = AgentStore(party.parent / tmp_path.name)
+    study = office.receive(Proposal.unpack(proposal.pack(three.identity()), three.members())).id
+    found = {"statement": cost.statement.to_dict(), "text": str(cost.statement), "refused": None}
+    left = {"observer": "analyst", "cap": 3.0, "delta": 1e-5, "period": None, "spent": 0.0, "after": 0.5}
+    office.record_assessment(study, found | {"left": [left]}, "waiting", None)
+    return office, study, party
+
+
+def test_the_table_has_state_price_and_who_is_waited_for(
+    waiting: tuple[AgentStore, str, Path], in_this_process: Command
+) -> None:
+    office, study, party = waiting
+    code, text, _ = in_this_process("federation", "studies", party)
+    assert (code, "not connected: no agent runs" in text) == (0, True)
+    row = next(line for line in text.splitlines() if line.startswith(study[:8]))
+    (told,) = json.loads(in_this_process("federation", "studies", party, "--json")[1])["studies"]
+    assert (told["state"], told["waited_for"]) == ("waiting", ["bank", "shop", "clinic"])
+    largest = LargestEpsilon.parse(office.entry(study).assessment["statement"])  # type: ignore[index]
+    figures = told["price"]["figures"]
+    assert [each["epsilon"] for each in figures] == [row.epsilon for row, _ in largest.figures]
+    assert ", ".join(f"{format_rounded_up(each['epsilon'], 3)} ({each['who']})" for each in figures) in row
+    assert told["price"]["no_promise_against"] == [row.observer.label for row in largest.beyond]
+
+
+def test_approve_shows_the_price_and_wants_a_clear_yes(
+    waiting: tuple[AgentStore, str, Path], in_this_process: Command
+) -> None:
+    office, study, party = waiting
+    code, text, error = in_this_process("federation", "approve", party, study[:6])
+    assert (code, office.entry(study).state) == (14, "waiting")
+    assert "spent 0.0000, after it 0.5000, of 3" in text
+    assert "\x1b" not in text, "what others wrote moves no cursor"
+    assert "--yes" in error
+    assert in_this_process("federation", "approve", party, study[:6], "--yes")[0] == 0
+    entry = office.entry(study)
+    assert (entry.state, (entry.answer_by or "").endswith("at the command line")) == ("approved", True)
+    assert [(click.what, click.study) for click in office.audit.latest()] == [("approve", study)]
+    code, _, error = in_this_process("federation", "decline", party, study[:6], "--why", "too late")
+    assert (code, "is approved" in error) == (19, True)
+    assert in_this_process("federation", "cancel", party, study[:6], "--why", "second thoughts")[0] == 0
+    assert office.entry(study).state == "cancelled"
+
+
+def test_logs_show_every_attempt_in_order(waiting: tuple[AgentStore, str, Path], in_this_process: Command) -> None:
+    office, study, party = waiting
+    office.approve(study, "eva")
+    assert office.start_attempt(study, 1, "room", 3, GRACE)
+    folder = office.attempts(study)[0].folder
+    folder.mkdir(parents=True)
+    when = "2030-01-01T10:11:{}.000+00:00"
+    noted = [{"time": when.format(at), "what": what} for at, what in ((12, "connected"), (14, "revealed"))]
+    (folder / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in noted) + '{"time": ')
+    here = {"rounds": 3, "bytes": 2500, "here": ["shop"], "waited_for": ["clinic"]}
+    said = {"time": when.format(13), "presence": here}
+    (folder / "output.jsonl").write_text(f"begins\n{json.dumps(said)}\na line of a log\n")
+    office.end_attempt(study, 1, "lost", None)
+    office.record_hub_state(study, {}, "failed", None)
+    code, text, _ = in_this_process("federation", "logs", party, study[:6], "-f")
+    assert code == 0
+    assert [line.split(maxsplit=1)[1] for line in text.splitlines()] == [
+        "begins",
+        "10:11:12  connected",
+        "10:11:13  here: shop; 3 rounds, 2.5 kB",
+        "a line of a log",
+        "10:11:14  revealed",
+    ]
+    code, _, error = in_this_process("federation", "result", party, study[:6])
+    assert (code, "there is no result here" in error) == (19, True)
+
+
+def test_nothing_runs_where_a_result_lies(waiting: tuple[AgentStore, str, Path]) -> None:
+    """Also where the agent's store was put back from a backup, and knows of no attempt."""
+    office, study, party = waiting
+    entry = office.approve(study, "eva")
+    there = entry.folder / "attempts" / "1"
+    there.mkdir(parents=True)
+    (there / "model.json").write_text("{}")
+    attempts = AttemptRunner(office, party, AgentMetrics(), ForkServer())
+    assert not attempts.start(entry, 2, f"{study}.2", PartyConfig.load(party))
+    assert (len(attempts), office.attempts(study)) == (0, [])
+
+
+@pytest.mark.parametrize("who", ["agent", "hub"])
+def test_a_second_one_of_a_folder_serves_nothing(
+    waiting: tuple[AgentStore, str, Path], three: Standing, in_this_process: Command, who: str
+) -> None:
+    """Its console has the port of the first one, which is not what is wrong."""
+    office, _, party = waiting
+    folder = office.folder if who == "agent" else HubServer(three.file(HUB)).folder
+    with socket.create_server(("127.0.0.1", 0)) as taken, writing.lock_folder(folder):
+        address = f'console = "127.0.0.1:{taken.getsockname()[1]}"\n'
+        path = three.file(HUB).with_name("SECOND.toml")
+        path.write_text(three.file(HUB).read_text() + address)
+        party.write_text(party.read_text().replace("console = false\n", address))
+        code, text, error = in_this_process("federation", who, party if who == "agent" else path)
+    assert (code, text) == (26, "")
+    assert "another agent or hub works in" in error
+
+
+def test_what_cannot_be_done_is_said_in_a_sentence(three: Standing, in_this_process: Command) -> None:
+    federation = ("--federation", three.file("ana"), "--key", three.key("ana"))
+    for expected, sentence, words in (
+        (19, "start `colonnade federation agent", ("federation", "studies", three.file("shop"))),
+        (26, "--federation", ("federation", "studies")),
+        (26, "no deadline", ("federation", "propose", three.study, *federation, "--deadline", "soon")),
+    ):
+        code, _, error = in_this_process(*words)
+        assert (code, sentence in error) == (expected, True), error
+    for text, seconds in {"30m": 1800, "12h": 43_200, "7d": 604_800}.items():
+        assert abs((parse_deadline(text) - datetime.now(UTC)).total_seconds() - seconds) < 600
+
+
+# --- the check of a proposal
+
+
+class Written:
+    """A proposed study as an agent writes it down."""
+
+    def __init__(self, three: Standing, folder: Path, study: Path | None = None) -> None:
+        self.proposal = three.proposal(study or three.study_named("survey", budget=FOR_ANALYST, more=ALIGNED))
+        self.path = self.proposal.write(folder, three.members())
+        self.said = {"name": self.proposal.name, "digest": self.proposal.digest}
+
+    def assessed(self, config: PartyConfig) -> tuple[dict[str, Any], Study | None]:
+        return checks.assess(self.path, config, **self.said)
+
+
+def test_the_assessment_has_what_a_person_needs(three: Standing, tmp_path: Path) -> None:
+    asked, config = Written(three, tmp_path), three.config("bank")
+    found, study = asked.assessed(config)
+    assert (study.digest, study.content.coordinator.address) == (asked.proposal.digest, three.members().address)
+    assert study.content.pins == {name: three.members().pins[name] for name in study.participants}
+    study.certificates()
+    assert (found["refused"], found["attempts"], set(found["others"])) == (None, 3, {"shop", "clinic"})
+    assert found["columns"] == list(study.schemas["bank"].names)
+    assert (found["statement"], found["text"]) == (study.statement.to_dict(), str(study.statement))
+    price = {row["observer"]: row["epsilon"] for row in found["statement"]["rows"]}
+    assert all(cap["spent"] == 0 and cap["at_most"] >= cap["after"] for cap in found["left"])
+    analyst = next(cap for cap in found["left"] if cap["observer"] == "analyst")
+    assert (analyst["cap"], analyst["after"]) == (3.0, pytest.approx(price["analyst"]))
+    assert analyst["at_most"] > 1.2 * analyst["after"], "three attempts cost more than one"
+    assert found["preflight"]["rounds"] > 0
+    json.dumps(found, allow_nan=False)
+    assert checks.private_forecast(study, config)["people"] == config.count_rows(study.schemas["bank"]) == 60
+    assert not (three.of("bank") / "ledger.sqlite").exists(), "a check makes no ledger"
+
+
+def test_a_budget_that_is_too_small_or_another_study_than_the_one_signed_is_a_refusal(
+    three: Standing, tmp_path: Path
+) -> None:
+    dear = Written(three, tmp_path / "dear", three.study_named("dear", budget="{ analyst = 9.0 }"))
+    found, _ = dear.assessed(three.config("bank"))
+    assert "over budget" in found["refused"]
+    assert found["statement"], "the price is shown all the same"
+    other = Written(three, tmp_path / "other")
+    other.path.write_text(other.path.read_text().replace("n_components = 1", "n_components = 2"))
+    found, study = other.assessed(three.config("bank"))
+    assert ("signed another" in found["refused"], study) == (True, None)
+
+
+def test_a_cap_for_the_analyst_holds_for_a_member_who_watches_the_hub(three: Standing, tmp_path: Path) -> None:
+    """Such a member sees what the coordinator sees, so the dearer of the two rows is checked and shown."""
+    asked = Written(three, tmp_path)
+    statement = Study.load(asked.path).statement.to_dict()
+    price = {row["observer"]: row["epsilon"] for row in statement["rows"] if row.get("missing") is None}
+    assert price["analyst"] < price["coordinator"]
+    between = (price["analyst"] + price["coordinator"]) / 2
+    given = three.file("bank")
+    text = re.sub("(?m)^epsilon = .*$", f"epsilon = {{ analyst = {between}, others = 9.0 }}", given.read_text())
+    given.with_name("watched.toml").write_text(text)
+    given.with_name("alone.toml").write_text(text.partition("[agent]")[0])
+    watched, alone = (PartyConfig.load(given.with_name(f"{each}.toml")) for each in ("watched", "alone"))
+    found, study = asked.assessed(watched)
+    left = {cap["observer"]: (cap["cap"], cap["after"]) for cap in found["left"]}
+    assert left["analyst at the hub"] == pytest.approx((between, price["coordinator"]))
+    assert left["analyst"] == pytest.approx((between, price["analyst"]))
+    assert "over budget: analyst at the hub: spent 0" in found["refused"]
+    alone.check_budget(study)  # nobody proposes there: the analyst has the result alone
+    charged = ("survey", asked.proposal.digest, study.events, study.trust)
+    book = Ledger(tmp_path / "ledger.sqlite", owner="bank")
+    with raises(BudgetError, "BU002"):
+        book.reserve(*charged, watched.caps, watched.periods, study.keys())
+    book.reserve(*charged, alone.caps, (), study.keys())
+    spent = {each.who: each.spent for each in book.remaining(watched.caps)}
+    assert spent["analyst at the hub"] == pytest.approx(price["coordinator"])
+
+
+@pytest.mark.system
+def test_a_child_checks_it_within_its_limits(three: Standing, tmp_path: Path) -> None:
+    asked = Written(three, tmp_path / "study")
+
+    def checked(memory: int) -> dict[str, Any]:
+        place = tmp_path / str(memory)
+        return checks.wait_for_check(
+            checks.start_check(asked.path, three.file("clinic"), asked.said, place, ProcessLimits(memory, 300))
+        )
+
+    found = checked(4 * 10**9)
+    assert (found["refused"], found["people"], "new" in found["schema_news"]) == (None, 60, True)
+    assert "within the memory and time" in checked(10**8)["refused"]
+
+
+def test_a_study_in_lanes_is_checked_as_any_other_and_the_table_decides_nothing(
+    three: Standing, tmp_path: Path
+) -> None:
+    """A check may not tell the analyst anything about the table: not even that it cannot be read."""
+    lanes, config = f"{ALIGNED}\n[lanes]\npartitions = 4\n", three.config("shop")
+    (three.of("shop") / "shop.csv").write_bytes(b"\xff\x00 no table at all")
+    found, study = Written(three, tmp_path, three.study_named("lanes", more=lanes)).assessed(config)
+    assert (found["refused"], found["preflight"]["partitions"]) == (None, 4)
+    assert checks.private_forecast(study, config)["people"] is None
+    assert ("Partitions, added up by our workers", "4") in describe_needs(found)
+    assert lanes_in(found) == "lanes: people are added up in 4 partitions, by workers of everybody"
+    with raises(StudyError, "FE067", "hubs.toml"):
+        three.proposal(three.study_named("hubs", more=f'{lanes}[coordinator]\naddress = "h:1"\nhubs = ["h:2"]\n'))
+
+
+# --- how attempts end
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "status", "ended"),
+    [
+        (22, 22, "lost"), (23, 23, "lost"), (21, 21, "lost"), (130, 130, "lost"), (11, 11, "stopped"),
+        (25, 25, "stopped"), (0, -9, "lost"), (0, None, "lost"), (0, -24, "stopped"), (None, -9, "lost"),
+    ],
+)  # fmt: skip
+def test_how_an_attempt_ended(tmp_path: Path, exit_code: int | None, status: int | None, ended: str) -> None:
+    said = {"error": "StudyError", "message": "no such file", "exit_code": 13}
+    (tmp_path / "output.jsonl").write_text(f"a log line\n{json.dumps(said)}\n")
+    assert find_outcome(tmp_path, 13) == ("stopped", "no such file"), "before the record began"
+    (tmp_path / "output.jsonl").unlink()
+    failed = {"status": "failed", "exit_code": exit_code, "message": "why"}
+    if exit_code is not None:  # there is a record, of a run that failed or that was going on
+        (tmp_path / "run.json").write_text(json.dumps(failed if exit_code else {"status": "running"}))
+    assert find_outcome(tmp_path, status)[0] == ended
+    (tmp_path / "model.json").write_text("{}")
+    assert find_outcome(tmp_path, status)[0] == "finished", "whoever has the result has finished"
+
+
+def test_a_reservation_is_given_back_only_if_nothing_had_left(three: Standing, tmp_path: Path) -> None:
+    study = Study.load(Written(three, tmp_path / "study").path)
+    three.change("clinic", 'ledger = "ledger.sqlite"', 'ledger = "other.sqlite"')
+    config = three.config("clinic")
+    book = config.open_ledger()
+
+    def reserved() -> tuple[Path, Any]:
+        entry = book.reserve(study.name, study.digest, study.events, study.trust, config.caps, early=config.failures)
+        folder = tmp_path / str(entry.id)
+        folder.mkdir()
+        (folder / "events.jsonl").write_text(json.dumps({"what": "budget reserved", "entry": entry.id}) + "\n{")
+        return folder, entry
+
+    (kept, sent), (back, _) = reserved(), reserved()
+    book.mark_sent(sent)
+    assert not release_reservation(config, kept), "shares had left"
+    assert [release_reservation(config, back), release_reservation(config, back)] == [True, False], "once"
+    assert not release_reservation(config, tmp_path), "nothing was reserved"
+    assert [entry.state for entry in book.entries()] == ["sent", "released"]
+
+
+# --- before a hub that takes its time
+
+
+class SlowHub:
+    """What a hub would answer; its ``proposal`` does not answer before ``answers`` is set."""
+
+    def __init__(self) -> None:
+        self.studies: list[dict[str, Any]] = []
+        self.proposals: dict[str, bytes] = {}
+        self.asked, self.answers, self.changed = threading.Event(), threading.Event(), threading.Event()
+        self.waits: list[float] = []
+        self.told: list[AttemptReport] = []
+        self.files: dict[str, bytes] = {}
+        self.finished: list[bytes] = []
+        self.handed_out = 0
+
+    def say(self, study: str, state: str, attempt: int = 0) -> None:
+        told = {"id": study, "state": state, "answers": {}, "attempt": attempt, "room": None, "ended": None}
+        self.studies = [told]
+        self.changed.set()
+
+    def news(self, since: int, wait: float) -> dict[str, Any]:
+        self.waits.append(wait)
+        if wait and self.changed.wait(0.05):
+            self.changed.clear()
+        return {"serial": 1, "studies": list(self.studies)}
+
+    def proposal(self, study: str) -> bytes:
+        self.asked.set()
+        assert self.answers.wait(60)
+        if study not in self.proposals:
+            raise ConnectError("it took too long")
+        return self.proposals[study]
+
+    def result(self, study: str) -> FetchedResult:
+        self.handed_out += 1
+        return FetchedResult(study, self.files, self.finished)
+
+    def members(self) -> Any:
+        raise FederationError("nobody is named")
+
+    def tell(self, statement: object) -> None:
+        if isinstance(statement, AttemptReport):
+            self.told.append(statement)
+
+
+class Working:
+    """The bank's agent in a thread, before a slow hub, and a study that may be proposed to it."""
+
+    def __init__(self, three: Standing, folder: Path) -> None:
+        self.hub, self.three, self.folder = SlowHub(), three, folder
+        proposal = three.proposal(three.study_named(f"for {folder.name}"))
+        raw = proposal.pack(three.identity())
+        self.study = Proposal.unpack(raw, three.members())
+        self.hub.proposals[self.study.id] = raw
+
+    @contextmanager
+    def agent(self, begun: bool = False) -> Iterator[Agent]:
+        """``begun``: with a first attempt of the study."""
+        path = self.three.file("bank").with_name(f"{self.folder.name}.toml")
+        path.write_text(self.three.file("bank").read_text().replace('"agent"', f'"{self.folder}"'))
+        found = Agent(path)
+        thread = threading.Thread(target=found.run)
+        thread.start()
+        try:
+            until(lambda: found.office.status().connected)
+            if begun:
+                self.study.write(found.office.folder / "studies" / self.study.id / "study", self.three.members())
+                found.office.receive(self.study)
+                found.office.record_assessment(self.study.id, {"refused": None}, "approved", "Ada")
+                assert found.office.start_attempt(self.study.id, 1, f"{self.study.id}.1", 3, timedelta(hours=1))
+            yield found
+        finally:
+            found.stop()
+            self.hub.answers.set()
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def bank(three: Standing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Working:
+    found = Working(three, tmp_path)
+    for module in (agents, hub_sync):
+        monkeypatch.setattr(module, "Line", lambda *_: nullcontext(found.hub))
+    return found
+
+
+def test_a_withdrawal_is_acted_on_while_the_hub_keeps_us_waiting(bank: Working) -> None:
+    hub, study, stopped = bank.hub, bank.study.id, threading.Event()
+    runs = {"overran": False, "poll": lambda: 1 if stopped.is_set() else None}  # until it is stopped
+    child = SimpleNamespace(**runs, ask_to_stop=stopped.set, stop=stopped.set)
+    with bank.agent(begun=True) as agent:
+        agent._attempts._children[study, 1] = child  # type: ignore[assignment]
+        hub.say(UNKNOWN, "open")
+        assert hub.asked.wait(60), "the agent asks for what it does not know"
+        agent.office.withdraw(study, "Ada", "enough")
+        assert stopped.wait(60), "and ends what a person wants to end before the hub has answered"
+        until(lambda: agent.office.attempts(study)[0].state == "stopped")
+        assert not hub.answers.is_set()
+    assert [told.ended for told in hub.told] == ["stopped"], "the last words are said once the hub answers"
+
+
+def test_an_agent_says_at_once_that_it_is_connected_and_loses_nothing_that_is_said_while_it_fetches(
+    bank: Working,
+) -> None:
+    hub, study = bank.hub, bank.study.id
+    with bank.agent() as agent:
+        until(lambda: len(hub.waits) > 3)
+        assert hub.waits[:2] == [0.0, 25.0], "the first question of each connection waits for nothing"
+        assert agent._news.maxsize == 4
+        hub.say(study, "open")
+        assert hub.asked.wait(60)
+        hub.say(study, "cancelled")
+        until(lambda: agent._ahead.get(study, {}).get("state") == "cancelled")
+        hub.studies = []
+        until(lambda: agent._news.empty())
+        hub.answers.set()
+        until(lambda: agent.office.known_ids([study]) and agent.office.entry(study).state == "cancelled")
+
+
+def test_a_result_of_the_hubs_own_making_is_not_taken_and_one_that_a_party_signed_is(
+    bank: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_sync, "_RESULT_PAUSES", (0.01,) * 100_000)
+    hub, study = bank.hub, bank.study.id
+    hub.files = {"model.json": b'{"forged": true}', "report.html": b"<h1>forged</h1>"}
+    with bank.agent(begun=True) as agent:
+        agent.office.end_attempt(study, 1, "lost", None)
+        hub.say(study, "done", 1)
+        until(lambda: hub.handed_out > 2)
+        place = agent.office.entry(study).folder / "result"
+        assert not place.exists()
+        assert agent.office.report(study) is None
+        told = AttemptReport(study, 1, "shop", "finished", datetime.now(UTC), hashlib.sha256(b"{}").hexdigest())
+        hub.finished = [told.pack(bank.three.identity("shop"))]
+        before = hub.handed_out
+        until(lambda: hub.handed_out > before + 2)
+        assert not place.exists(), "a party signed another one"
+        place.mkdir()  # as if the machine had lost its power while the folder was written
+        hub.files = {"model.json": b"{}"}
+        until((place / "model.json").exists)
+
+
+def test_a_disk_that_cannot_be_written_for_a_while_ends_no_agent(
+    bank: Working, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bank.hub.answers.set()
+    monkeypatch.setattr(store_file, "_BUSY_SECONDS", 1.0)
+    with bank.agent() as agent:
+        with closing(sqlite3.connect(bank.folder / "agent.db", timeout=60, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")  # as a disk that is full: nothing can be written
+            bank.hub.say(bank.study.id, "open")
+            until(lambda: "cannot go on now" in caplog.text and "nothing can be fetched or told now" in caplog.text)
+            other.execute("ROLLBACK")
+        until(lambda: agent.office.known_ids([bank.study.id]))
