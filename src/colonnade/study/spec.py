@@ -223,7 +223,7 @@ class Study:
     @property
     def model_file(self) -> Path | None:
         """The path of the public model that the study predicts with; each participant has the same copy."""
-        named = self.content.task.marked(NAMES_MODEL)
+        named = self.content.task.value_with_mark(NAMES_MODEL)
         return None if named is None else self.folder / named
 
     @cached_property
@@ -237,7 +237,7 @@ class Study:
         """Raise an error unless the label is a column that its party brings to this study."""
         from colonnade.models.design import columns_of, owner_of
 
-        label = self.content.task.marked(NAMES_LABEL)
+        label = self.content.task.value_with_mark(NAMES_LABEL)
         if label is None:
             return
         owner, column = owner_of(label, self.roster.schemas)

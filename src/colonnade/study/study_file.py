@@ -522,7 +522,7 @@ class StudyFile(FileSection):
         for key, names in self.task.parties_named.items():
             if strangers := sorted(set(names) - set(self.parties)):
                 raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study [VA225]")
-        if (model := self.task.marked(NAMES_MODEL)) is not None:
+        if (model := self.task.value_with_mark(NAMES_MODEL)) is not None:
             try:
                 check_path(model)
             except ValueError as error:
@@ -531,7 +531,7 @@ class StudyFile(FileSection):
             self._check_without_shares()
         if self.align is not None:
             self.align.check_parties(len(self.parties))
-            if (most := self.task.marked(LIMITS_ROWS)) is not None:
+            if (most := self.task.value_with_mark(LIMITS_ROWS)) is not None:
                 self.align.check_rows(len(self.parties), most, self.partitions)
         return self
 

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError
+from colonnade.tables.bins import Matrix
 from colonnade.tables.columns import Column, Norm as Norm
-from colonnade.tables.encoding import Matrix, scale_rows_down
+from colonnade.tables.encoding import scale_rows_down
 from colonnade.tables.schema import Schema
 from colonnade.tables.slots import RowSlots
 from colonnade.tables.table import Table

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError, StudyError
-from colonnade.tables.bins import Bins
+from colonnade.tables.bins import Bins, Matrix
 from colonnade.tables.cell_parsing import pa
 from colonnade.tables.columns import Codes, Column, uniform
 from colonnade.tables.constraints import ColumnComparison, Constraint, parse_constraints
-from colonnade.tables.encoding import Matrix
 from colonnade.tables.schema import Schema
 from colonnade.tables.slots import RowSlots
 from colonnade.tables.table import Table

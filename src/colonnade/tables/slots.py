@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.tables.encoding import Matrix
+from colonnade.tables.bins import Matrix
 
 
 @dataclass(frozen=True, eq=False)

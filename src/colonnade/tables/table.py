@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.bins import Matrix
 from colonnade.tables.cell_parsing import pa, pc
-from colonnade.tables.encoding import EncodingReport, InvalidValues, Matrix, encode_columns, locate_cells
+from colonnade.tables.encoding import EncodingReport, InvalidValues, encode_columns, locate_cells
 from colonnade.tables.external_sort import ExternalSort
 from colonnade.tables.ids import Ids, sort_positions
 from colonnade.tables.keys import TableKeys
