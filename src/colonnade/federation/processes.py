@@ -136,7 +136,7 @@ class ChildProcess:
     ) -> ChildProcess:
         """Start a command of Colonnade, such as ``["party", ...]``; an error if its folder cannot be written.
 
-        What it prints is added to ``processes.jsonl`` in the folder. With ``forks`` it need not import anything.
+        What it prints is added to ``output.jsonl`` in the folder. With ``forks`` it need not import anything.
         """
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

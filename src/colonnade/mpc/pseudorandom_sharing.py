@@ -101,7 +101,7 @@ class CommonKeys:
         return self._between[dealer, seat]
 
     def share_of_sum(self, parts: Iterator[Residues]) -> Residues:
-        """This seat's share of the sum over all groups; ``replicated_sharing`` are the numbers of this seat's groups, in order."""
+        """This seat's share of the sum over all groups; ``parts`` are the numbers of this seat's groups, in order."""
         out: Residues | None = None
         for part, weight in zip(parts, self.weights, strict=True):
             term = part * weight.reshape(-1, *[1] * (part.ndim - 1))

@@ -90,7 +90,7 @@ class TotalLoad:
 
 
 def seconds_on_wire(sent: int, rounds: int) -> float:
-    """How long it takes to send ``sent`` bytes in ``iteration`` rounds; every byte passes through the coordinator."""
+    """How long it takes to send ``sent`` bytes in ``rounds`` rounds; every byte passes through the coordinator."""
     return 2 * sent / _WIRE_BYTES_PER_SECOND + _SECONDS_PER_ROUND * rounds
 
 

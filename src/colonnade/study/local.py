@@ -54,7 +54,7 @@ def run_local(
     The coordinator's key lies at ``coordinator/coordinator.key`` beside the study file and each party's
     configuration at ``NAME/party.toml``. The coordinator's run directory is ``out``, the parties' lie in it.
     ``approve`` is the digest of this study, for the parties whose policy says to ask; it is passed on to them, and so
-    is ``again``, for those that took part in it before. ``fork_server`` starts the processes, which then need not import.
+    is ``again``, for those that took part in it before. ``forks`` starts the processes, which then need not import.
     """
     commands = local_commands(study.runnable(), out, approve, again)
     own = forks or ForkServer()

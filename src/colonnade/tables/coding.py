@@ -194,7 +194,7 @@ def decode_codes(
     """An Arrow table of all parties' columns from their codes, which stand in the order of the parties.
 
     Categories are dictionary-encoded texts, flags booleans, numbers float64 or, if they are whole, int64; a missing
-    cell is null. ``bins`` has for each column the probabilities of its codes, which make the numbers drawn within
+    cell is null. ``densities`` has for each column the probabilities of its codes, which make the numbers drawn within
     neighbouring bins fit together (:meth:`ColumnCoding.cells`), or ``None``.
     """
     columns = [column for coding in codings.values() for column in coding.columns]

@@ -40,7 +40,7 @@ def decode(schema: Schema, encoded: ArrayLike | Mapping[str, ArrayLike], *, stre
     several are equal; it is null where all numbers are zero and the schema says ``missing = "none"``. A number with
     that rule is null where its second encoded number is above 0.5.
 
-    With a ``files``, flags and categories are drawn instead. The number of a flag is then the chance of true. The
+    With a ``stream``, flags and categories are drawn instead. The number of a flag is then the chance of true. The
     numbers of a category are the weights of its values, and negative ones count as zero. Where the schema says
     ``missing = "none"`` and the weights add up to less than 1, the rest is the chance of null; of a number it is the
     second encoded number.

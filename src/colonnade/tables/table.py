@@ -137,7 +137,7 @@ class Table:
     Cells are encoded when a block is asked for, so only one encoded block is in memory; the cells of a large file stay
     on disk (:func:`~colonnade.tables.reading.read_table`).
 
-    An alignment recognises the rows by ``keys``, which only a table in the order of its file has. ``slots`` are the
+    An alignment recognises the rows by ``keys``, which only a table in the order of its file has. ``places`` are the
     slots of the rows after an alignment that tells nobody who matched. ``misfits`` says what becomes of cells that the
     schema has no place for: they are an error, or are mapped by public rules and counted in the report. ``named`` says
     whether the ids are those of people; without a column of ids they are the numbers of the rows. ``origins`` are the

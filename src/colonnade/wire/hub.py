@@ -336,11 +336,11 @@ class Hub:
         stall: float = WireLimits.stall,
         closing: float = WireLimits.closing,
     ) -> None:
-        """``study_sessions`` are open from the start, each with those who are in it; by default one without a name, for all.
+        """``rooms`` are open from the start, each with those who are in it; by default one without a name, for all.
 
-        With ``study_sessions`` all participants may meet in rooms for lanes too, which open and close as they come and go. With
+        With ``lanes`` all participants may meet in rooms for lanes too, which open and close as they come and go. With
         ``LaneLimits``, those of rooms that are opened with lanes may.
-        A hub with services says whether it serves (``grpc.health.v1``); with ``hub``, an address of this machine, it
+        A hub with services says whether it serves (``grpc.health.v1``); with ``health``, an address of this machine, it
         does so there in the clear as well.
         """
         self._register = MemberRegister(identity, participants)

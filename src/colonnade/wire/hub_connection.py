@@ -149,8 +149,8 @@ def dial(
 ) -> Endpoint:
     """Connect to the hub at ``host:port``; returns the participant's endpoint in the study.
 
-    :class:`Limits` has the meaning of the settings. ``connect_timeout`` is how many seconds to go on trying. ``in_memory_network``
-    is that of the study at a hub that has several. With ``link_offers``, packets go to a peer over a direct connection where
+    :class:`Limits` has the meaning of the settings. ``connect_timeout`` is how many seconds to go on trying. ``room``
+    is that of the study at a hub that has several. With ``direct``, packets go to a peer over a direct connection where
     there is one, and ``told`` hears by which way; all participants must have it, or none. ``hub`` is the certificate of
     a hub that no participant of these sessions runs, and ``guest`` who shows itself there, if not ``identity``.
     """

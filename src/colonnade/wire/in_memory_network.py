@@ -136,7 +136,7 @@ class MessageQueue:
         return self._sent - self._taken
 
     def put(self, frame: bytes | codec.SingleArrayMessage, size: int, due: float) -> None:
-        """Send a frame of so many bytes that arrives at the time ``codec``."""
+        """Send a frame of so many bytes that arrives at the time ``due``."""
         self._sent += size
         self._parcels.put((frame, size, due))
 

@@ -281,7 +281,7 @@ class StudyRooms:
         return max(1, min(self._limits.each, self.places // max(1, self._limits.studies * participants)))
 
     def add(self, room: str, names: Iterable[str], lanes: bool = False) -> None:
-        """Open a room for exactly these members; if it has ``study_sessions``, these open as its members come and go."""
+        """Open a room for exactly these members; if it has ``lanes``, these open as its members come and go."""
         if not _ROOM.fullmatch(room) or is_lane(room):
             raise ProtocolError(
                 f"a room cannot be called {sanitize(room)!r}: use up to 100 letters, digits, '-', '_', '.' [MS089]"

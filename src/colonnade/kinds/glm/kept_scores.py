@@ -80,7 +80,7 @@ class KeptScoresTask(MessageTask):
 
     Every owner but ``active`` is one of ``senders``, in the order of the owners, and sends one clipped score a person,
     in multiples of ``2^-bits``. The variance of the noise on scores is ``noise / 2^20`` times the square of what one
-    person's columns can move. ``kept_scores`` is a digest of the model that is used, ``names`` are its encoded columns.
+    person's columns can move. ``model`` is a digest of the model that is used, ``names`` are its encoded columns.
     """
 
     trust: Trust
@@ -360,7 +360,7 @@ class KeptScores(ScoreQuestion[KeptScoresTask, KeptScoreAnswers | None, FittedGL
     clipped as in the fit, with noise. The party with the label adds its own scores. The costs of questions add up.
 
     Args:
-        model: a fitted :class:`GLM`, or the path of its ``kept_scores.json``; each party needs its own kept weights in it.
+        model: a fitted :class:`GLM`, or the path of its ``model.json``; each party needs its own kept weights in it.
         epsilon: what the party with the label (or a mapping of observers) may learn about one person's columns,
             whether the person is new, was in the fit, or both.
         delta: the delta of that promise.

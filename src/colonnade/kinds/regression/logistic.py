@@ -57,7 +57,7 @@ class LogisticRegression(ClassifierMixin[Task, Published], Regression):
         label: the column to predict, written ``"party.column"``; may be given to ``fit`` instead.
         method: ``"one-shot"`` publishes second moments with Skellam or discrete Gaussian noise; ``"functional"`` with
             discrete Laplace noise, for pure epsilon; ``"sqm"`` publishes noisy gradients of batches, round by round;
-            ``"auto"`` takes the one with the least expected error (see :meth:`base`).
+            ``"auto"`` takes the one with the least expected error (see :meth:`forecast`).
         rows: about how many people there are, as far as everybody may know it; ``"sqm"`` needs it.
         noise: ``"skellam"`` or ``"discrete-gaussian"``.
         ridge: ``"auto"`` follows from the noise; a number is added to the diagonal of the centred X'X. Not for "sqm".

@@ -137,7 +137,7 @@ class Ledger:
         """Record the cost of a study, or refuse it; what is left of a budget is never given to two studies.
 
         ``keys`` are the keys of everybody in the study, the coordinator included: by them they are recognised in other
-        studies. Without keys, names are taken for them. ``caps`` limits the studies that ended early or have not
+        studies. Without keys, names are taken for them. ``early`` limits the studies that ended early or have not
         ended; as with budgets, two studies are never both let in by the last place.
         """
         told = DisclosedStudy(tuple(events), trust, StudyParticipants.of(self._owner, keys or {}, trust))

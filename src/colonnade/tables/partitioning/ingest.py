@@ -54,7 +54,7 @@ from colonnade.tables.text_format import TextFormat
 class StagedTable:
     """A table that was read, checked and copied to a private folder, to be split.
 
-    ``keys`` is the number of rows that have a key which counts, out of ``rows``; ``missing`` and ``staging`` are those
+    ``keys`` is the number of rows that have a key which counts, out of ``rows``; ``missing`` and ``repeated`` are those
     that are left out, as for :class:`~colonnade.tables.keys.TableKeys`.
     """
 
