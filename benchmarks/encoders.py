@@ -27,7 +27,6 @@ CASES: dict[str, tuple[dict[str, Any], int, int]] = {
     "250 cosines of 392 pixels": ({"kind": "cosine", "width": 250}, 392, 10_000),
     "edges of 28 x 14": ({"kind": "edges", "shape": HALF}, 392, 10_000),
     "250 cosines of edges": ({"kind": "edges", "shape": HALF, "width": 250}, 392, 10_000),
-    "64 random filters of 5 x 5": ({"kind": "convolution", "shape": HALF}, 392, 10_000),
     "learned linear map, 900 to 9": ({"kind": "linear", "width": 9, "over": EDGES}, 392, 10_000),
     "perceptron, 392, 48, 16": ({"kind": "mlp", "width": 16, "hidden": [48]}, 392, 2000),
     "network of 2 convolutions, 28 x 14": ({"kind": "cnn", "shape": HALF, "width": 16}, 392, 2000),

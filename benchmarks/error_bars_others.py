@@ -30,9 +30,9 @@ from colonnade.kinds.pca import programs as power
 from colonnade.kinds.pca.component_errors import component_errors, mean_deviations
 from colonnade.kinds.pca.model import signed, top_eigenvectors
 from colonnade.kinds.pca.subspace_iteration import NoisyProducts
+from colonnade.kinds.synthesis.fit import fit
 from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.shares import means, shares
-from colonnade.kinds.synthesis.tree import fit_tree
 from colonnade.kinds.tables import programs as marginals
 from colonnade.kinds.tables.layout import TableLayout
 from colonnade.kinds.tables.release import MarginalsRelease, NoisyMarginals
@@ -132,7 +132,7 @@ def _products(parts: Mapping[str, Matrix], task: Any, runs: int) -> Iterator[Noi
 
 def cells(data: Dataset, epsilon: float, runs: int) -> dict[str, float]:
     """How often intervals of shares and of means of bins hold."""
-    model = Synthesizer(epsilon={"analyst": epsilon}, bins=8, model="tree", rows_at_most=2 * data.rows)
+    model = Synthesizer(epsilon={"analyst": epsilon}, bins=8, rows_at_most=2 * data.rows)
     task = model.plan(Roster.of(data.schemas))
     layout = TableLayout.of(data.schemas, 8)
     tables = {party: read_table(data.arrow[party], schema, id="person_id") for party, schema in data.schemas.items()}
@@ -143,7 +143,7 @@ def cells(data: Dataset, epsilon: float, runs: int) -> dict[str, float]:
     for stream, _ in zip(streams("marginals", task.noise), range(runs), strict=False):
         noisy = exact + sum(task.additive.draw((task.entries,), stream) for _ in task.owners)
         release = MarginalsRelease.of(NoisyMarginals(task, noisy))
-        fitted = fitted or fit_tree(layout.sizes, release.count, release.parts)
+        fitted = fitted or fit(layout.sizes, release.count, release.parts, components=2, steps=2)
         people = Population(layout, release, fitted, ())
         for column, own in enumerate(shares(people).values()):
             truth = np.bincount(joint[:, column], minlength=len(own)) / data.rows

@@ -23,7 +23,6 @@ import numpy as np
 
 from colonnade.kinds.synthesis.mixture import programs
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
-from colonnade.kinds.synthesis.mixture.inference import Variational
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
 from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
@@ -78,8 +77,8 @@ def learner(data: Dataset, task: Mixture) -> Timed:
     model = MixtureModel(owns(data), COMPONENTS)
     start, coins = model.start(Stream(bytes(32))), Stream(bytes(range(32)))
     rate = task.batch / task.rows
-    found = Variational(model, start, coins, rate=rate, rounds=PLANNED_ROUNDS, learning_rate=0.02)
-    return Timed(task.owners, found, linear=True)
+    how = {"rate": rate, "rounds": PLANNED_ROUNDS, "learning_rate": 0.02}
+    return Timed(task.owners, model, start, coins, linear=True, **how)
 
 
 def prepare(task: Mixture, name: str) -> Act:

@@ -62,7 +62,6 @@ INSTALLED_BY = {
     "ray": "make system",
     "nbformat": "make system",
     "phe": "make bench",
-    "mbi": "pip install private-pgm",
 }
 """What installs a module, where it is not ``make test``."""
 _MISSING = re.compile(r"could not import '([\w]+)[\w.]*'.*")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from scipy.special import softmax
 
 from colonnade.kinds.synthesis.mixture.cells import Cells
-from colonnade.kinds.synthesis.mixture.inference import Variational
+from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
 from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
 
 Clipping = Literal["local", "joint"]
-Seen = Callable[[int, Variational], None]
 
 
 def noiseless_sums(
@@ -43,20 +43,23 @@ def noiseless_sums(
 
 def centralised(
     rows: Sequence[Cells],
-    variational: Variational,
+    learner: VariationalLearner,
     *,
     clips: Sequence[float],
     deviation: float,
     rng: np.random.Generator,
     clipping: Clipping = "local",
-    seen: Seen | None = None,
-) -> Variational:
-    """All rounds over Poisson batches with noise of the given deviation; ``seen`` is told every round."""
-    model, count = variational.model, len(rows[0])
-    for done in range(variational.rounds):
-        batch = np.flatnonzero(rng.random(count) < variational.rate)
-        sums = noiseless_sums(model, [held.take(batch) for held in rows], variational.draw(), clips, clipping)
-        variational.step(sums + deviation * rng.standard_normal(sums.shape))
-        if seen is not None:
-            seen(done + 1, variational)
-    return variational
+) -> VariationalLearner:
+    """All rounds over Poisson batches with noise of the given deviation."""
+    model, count = learner.model, len(rows[0])
+    for _ in range(learner.rounds):
+        batch = np.flatnonzero(rng.random(count) < learner.rate)
+        sums = noiseless_sums(model, [held.take(batch) for held in rows], learner.parameters, clips, clipping)
+        learner.step(sums + deviation * rng.standard_normal(sums.shape))
+    return learner
+
+
+def expected_sums(statistics: Sequence[Matrix], joint: Matrix) -> Matrix:
+    """The sums of a round of expectation maximisation, before noise, by the logarithms of joint densities."""
+    weights = softmax(joint, axis=1)
+    return np.column_stack([weights.sum(axis=0), *(weights.T @ held for held in statistics)])

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture.cells import Cells
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
-from colonnade.kinds.synthesis.mixture.expectation import Expectation, expected_sums
 from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
-from colonnade.kinds.synthesis.mixture.inference import Posterior, Variational
-from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, VariationalLearner
+from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel, Posterior
 from colonnade.kinds.synthesis.mixture.starting import start_from
 from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
@@ -30,7 +29,7 @@ from colonnade.privacy.calibrate import least_noise
 from colonnade.tables.coding import decode_codes
 from colonnade.tables.columns import category
 from colonnade.tables.schema import Schema
-from research.reproduce.centralised import centralised
+from research.reproduce.centralised import centralised, expected_sums
 from research.reproduce.chance import stream
 from research.synthesis.layouts import Bench
 
@@ -140,18 +139,18 @@ class Coded:
     def _em(
         self, model: MixtureModel, cells: list[Cells], plan: Mixture, seed: int, start: Matrix, rng: np.random.Generator
     ) -> Posterior:
-        learned = Expectation(model, start, plan.noise_std)
+        learned = ExpectationLearner(tuple(self.schemas), model, start, plan.noise_std)
         held = [own.read(rows) for own, rows in zip(learned.statistics, self.rows.values(), strict=True)]
         for _ in range(plan.rounds):
             sums = expected_sums(held, model.log_joint(cells, learned.parameters))
             learned.step(sums + plan.noise_std * rng.standard_normal(sums.shape))
-        return Posterior(learned.parameters, np.zeros_like(learned.parameters))
+        return learned.posterior
 
     def _dpvi(
         self, model: MixtureModel, cells: list[Cells], plan: Mixture, seed: int, start: Matrix, rng: np.random.Generator
     ) -> Posterior:
-        state = Variational(
-            model, start, stream(seed, "mixture draws"),
+        state = VariationalLearner(
+            tuple(self.schemas), model, start, stream(seed, "mixture draws"),
             rate=plan.batch / plan.rows, rounds=plan.rounds, learning_rate=DPVI_RATE,
         )  # fmt: skip
         clips = [part.clip for part in plan.parts]

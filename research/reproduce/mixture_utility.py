@@ -108,10 +108,7 @@ def marginals(of: Bench, epsilon: float, seed: int) -> tuple[Products, tuple[Eve
     model = WAYS[0].synthesizer(of, epsilon)
     planned = model.plan(roster)
     model.simulate(of.tables, roster, stream(seed, of.name, "start", epsilon), task=planned)
-    fitted = model.population_.fitted
-    if not isinstance(fitted, Products):
-        raise TypeError("a start needs a mixture of products [VA275]")
-    return fitted, tuple(planned.events), model.sample(of.train.rows)
+    return model.population_.require_model(), tuple(planned.events), model.sample(of.train.rows)
 
 
 def _worth(

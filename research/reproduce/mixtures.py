@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from colonnade.kinds.synthesis.mixture import programs
 from colonnade.kinds.synthesis.mixture.cells import Cells
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
-from colonnade.kinds.synthesis.mixture.inference import Variational
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
 from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
@@ -113,30 +112,25 @@ def _complete(data: Dataset) -> Dataset:
 class Watched(VariationalLearner):
     """A learner that notes what its parameters are worth on test people, at some rounds."""
 
-    def __init__(self, of: Census, variational: Variational, marks: Sequence[int]) -> None:
-        super().__init__(of.train.parties, variational)
+    def __init__(self, of: Census, plan: Mixture, seed: int, run: int) -> None:
+        super().__init__(
+            of.train.parties,
+            of.model,
+            of.model.start(stream(seed, "mixture start", run)),
+            stream(seed, "mixture draws", run),
+            rate=plan.batch / plan.rows,
+            rounds=plan.rounds,
+            learning_rate=LEARNING_RATE,
+        )
         self.seen: Marks = []
-        self._of, self._marks, self._rounds = of, frozenset(marks), 0
+        self._of, self._marks, self._rounds = of, frozenset(marks(plan.rounds)), 0
 
     def step(self, sums: Matrix) -> None:
         """A step, after which the test people may be asked."""
         super().step(sums)
         self._rounds += 1
         if self._rounds in self._marks:
-            self.seen.append((self._rounds, self._of.cost(self.variational.mean)))
-
-
-def variational(of: Census, plan: Mixture, seed: int, run: int) -> Variational:
-    """The start of one run, the same for every way of computing it."""
-    model = of.model
-    return Variational(
-        model,
-        model.start(stream(seed, "mixture start", run)),
-        stream(seed, "mixture draws", run),
-        rate=plan.batch / plan.rows,
-        rounds=plan.rounds,
-        learning_rate=LEARNING_RATE,
-    )
+            self.seen.append((self._rounds, self._of.cost(self.mean)))
 
 
 def marks(rounds: int) -> tuple[int, ...]:
@@ -148,7 +142,7 @@ def marks(rounds: int) -> tuple[int, ...]:
 
 def in_integers(of: Census, plan: Mixture, seed: int, run: int, *, renormalised: bool = True) -> Marks:
     """The protocol's integers, batches and noise, computed in one place."""
-    learner = Watched(of, variational(of, plan, seed, run), marks(plan.rounds))
+    learner = Watched(of, plan, seed, run)
     programs.simulate(of.held, plan, learner, stream(seed, "mixture noise", run), renormalised=renormalised)
     return learner.seen
 
@@ -158,29 +152,18 @@ def in_floats(of: Census, plan: Mixture, seed: int, run: int, clipping: Clipping
     multiple = plan.additive.multiple_of(plan.sensitivity)
     clips = [part.clip for part in plan.parts] if clipping == "local" else [1.0]
     moved = (1 + sum(clip**2 for clip in clips)) ** 0.5 if clipping == "local" else 1.0
-    seen: Marks = []
-    wanted = frozenset(marks(plan.rounds))
-
-    def look(done: int, found: Variational) -> None:
-        if done in wanted:
-            seen.append((done, of.cost(found.mean)))
-
     rng = np.random.default_rng([seed, run])
-    state = variational(of, plan, seed, run)
-    centralised(of.cells, state, clips=clips, deviation=multiple * moved, rng=rng, clipping=clipping, seen=look)
-    return seen
+    learner = Watched(of, plan, seed, run)
+    centralised(of.cells, learner, clips=clips, deviation=multiple * moved, rng=rng, clipping=clipping)
+    return learner.seen
 
 
 def on_shares(of: Census, plan: Mixture, seed: int, run: int) -> Marks:
     """The protocol itself: every party and the coordinator in a thread, all arithmetic on shares."""
     parties = [Party(n, of.train.arrow[n], schema=of.train.schemas[n], id=PERSON_ID) for n in of.train.parties]
-    found = Federation(parties).run(plan, *_programs(plan, lambda: _learner(of, plan, seed, run)))
+    found = Federation(parties).run(plan, *_programs(plan, lambda: Watched(of, plan, seed, run)))
     learner = found[plan.speaker]
     return list(learner.seen)
-
-
-def _learner(of: Census, plan: Mixture, seed: int, run: int) -> Watched:
-    return Watched(of, variational(of, plan, seed, run), marks(plan.rounds))
 
 
 def _programs(plan: Mixture, make: Callable[[], Watched]) -> tuple[Callable[..., Watched], Callable[..., Watched]]:

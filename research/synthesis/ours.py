@@ -18,11 +18,10 @@ DELTA = 1e-5
 
 @dataclass(frozen=True)
 class Way:
-    """One of our methods: to whom epsilon is promised, and what is fitted to the release."""
+    """One of our methods: to whom epsilon is promised, and how the model is learned."""
 
     name: str
     promised: Literal["analyst", "everyone"] = "analyst"
-    model: Literal["products", "tree"] = "products"
     mixture: Literal["expectation", "variational"] | None = None
     """How a mixture is learned in rounds, instead of from one release of marginals."""
 
@@ -34,13 +33,12 @@ class Way:
             return Synthesizer(
                 epsilon=promise, delta=DELTA, method="mixture", inference=self.mixture, rows=people, rows_at_most=people
             )
-        return Synthesizer(bench.train.label, epsilon=promise, delta=DELTA, bins=dict(bench.bins), model=self.model)
+        return Synthesizer(bench.train.label, epsilon=promise, delta=DELTA, bins=dict(bench.bins))
 
 
 WAYS = (
     Way("Colonnade, promised to the analyst"),
     Way("Colonnade, promised to everyone", "everyone"),
-    Way("Colonnade's tree, promised to the analyst", model="tree"),
     Way("Colonnade's mixture in rounds, promised to the analyst", mixture="expectation"),
 )
 

@@ -305,7 +305,6 @@ SHAPED = {"shape": [6, 4], "width": 5}
 ENCODERS = (
     {"kind": "cosine", "width": 6},
     {"kind": "edges", "every": 2, **SHAPED},
-    {"kind": "convolution", "filters": 4, "size": 3, **SHAPED},
     {"kind": "linear", "width": 4, "over": {"kind": "cosine", "width": 6}},
     {"kind": "mlp", "width": 4, "hidden": [3]},
 )

@@ -177,7 +177,6 @@ def test_opposite_gradients_move_a_sum_nearly_as_far_as_is_charged(products: int
 ENCODERS: dict[str, dict[str, Any]] = {
     "cosine": {"width": 40},
     "linear": {"width": 7},
-    "convolution": {"shape": [12, 10], "width": 20, "filters": 8},
     "edges": {"shape": [12, 10]},
     "mlp": {"width": 5},
     "cnn": {"shape": [12, 10], "width": 5},

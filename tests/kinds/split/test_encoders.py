@@ -22,11 +22,8 @@ SPECS = {
     "normalised": {"kind": "cosine", "width": 3, "normalise": True, "orthogonal": False},
     "linear": {"kind": "linear", "width": 7},
     "identity": {"kind": "linear"},
-    "convolution": {"kind": "convolution", "shape": [6, 4], "size": 3, "filters": 5, "pool": 2},
-    "projected": {"kind": "convolution", "shape": [4, 3, 2], "size": 2, "filters": 5, "width": 9, "finish": "linear"},
     "edges": {"kind": "edges", "shape": [6, 4], "every": 2},
     "cosines of edges": {"kind": "edges", "shape": [4, 3, 2], "width": 11, "every": 1, "orientations": 5},
-    "waves": {"kind": "convolution", "shape": [6, 4], "size": 3, "patches": "waves", "width": 12, "stride": 2},
 }
 
 
@@ -57,26 +54,6 @@ def test_cosine_features_approach_the_gaussian_kernel() -> None:
     assert np.linalg.norm(found, axis=1).max() <= np.sqrt(2)
 
 
-def test_a_convolution_is_what_it_says() -> None:
-    """The same numbers, one patch after the other."""
-    spec = {"kind": "convolution", "shape": [7, 4, 2], "size": 2, "stride": 2, "filters": 3, "pool": 2}
-    for extra in ({"normalise": False}, {"nonlinearity": "abs"}, {"nonlinearity": "square"}):
-        encoder = encoder_from(spec | extra, 56, seed=1)
-        filters = encoder.arrays()["filters"]
-        for row, embedding in zip(rows(4, 56), encoder.embed(rows(4, 56)), strict=True):
-            image = row.reshape(7, 4, 2)
-            answers = np.zeros((3, 2, 3))
-            for down, across in np.ndindex(3, 2):
-                patch = image[2 * down : 2 * down + 2, 2 * across : 2 * across + 2].transpose(2, 0, 1).ravel()
-                if extra.get("normalise", True):
-                    patch = patch - patch.mean()
-                    patch = patch / (np.linalg.norm(patch) + 0.1 * np.sqrt(8))
-                bent = {"relu": lambda v: np.maximum(v, 0), "abs": np.abs, "square": np.square}
-                answers[down, across] = bent[extra.get("nonlinearity", "relu")](patch @ filters)
-            pools = [answers[:2].mean(axis=(0, 1)), answers[2:].mean(axis=(0, 1))]  # at the border they are smaller
-            assert np.allclose(embedding.reshape(2, 3), pools, atol=1e-6)
-
-
 def test_edges_are_what_they_say() -> None:
     """The same numbers, pixel by pixel."""
     encoder = encoder_from({"kind": "edges", "shape": [6, 4, 2], "every": 2, "window": 2, "orientations": 4}, 48)
@@ -94,17 +71,10 @@ def test_edges_are_what_they_say() -> None:
     assert not encoder.embed(np.full((2, 48), 0.3)).any()  # nothing to see
 
 
-def test_waves_are_public_and_orthogonal_for_each_channel() -> None:
-    spec = {"kind": "convolution", "shape": [4, 4, 2], "size": 3, "patches": "waves", "filters": 99}
-    first, second = (encoder_from(spec, 32).arrays()["filters"] for _ in range(2))
-    assert np.array_equal(first, second)
-    assert np.allclose(first.T @ first, np.eye(16), atol=1e-12)  # 8 waves without the constant, twice
-
-
 def test_many_rows_are_embedded_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = encoder_from(SPECS["waves"], 24, seed=1)
+    encoder = encoder_from(SPECS["edges"], 24, seed=1)
     whole = encoder.embed(rows(50))
-    monkeypatch.setattr("colonnade.kinds.split.features.blocks", lambda rows, each: [slice(0, 20), slice(20, 50)])
+    monkeypatch.setattr("colonnade.kinds.split.edges.blocks", lambda rows, each: [slice(0, 20), slice(20, 50)])
     assert np.allclose(encoder.embed(rows(50)), whole, atol=1e-6)
 
 
@@ -120,11 +90,9 @@ def test_many_rows_are_embedded_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
         ({"kind": "cosine", "scale": float("nan")}, 4, ("ST308", "scale")),
         ({"kind": "cosine", "normalise": 1}, 4, "ST309"),
         ({"kind": "cosine", "depth": 2}, 4, ("ST306", "depth", "width", "scale")),
-        ({"kind": "convolution"}, 4, ("ST311", "shape", "2", "3")),
-        ({"kind": "convolution", "shape": [2, 3]}, 4, ("ST312", "6", "4")),
-        ({"kind": "convolution", "shape": [2, 2]}, 4, ("ST264", "2")),
-        ({"kind": "convolution", "shape": [2, 2], "patches": "mine"}, 4, ("ST310", "random", "waves")),
-        ({"kind": "convolution", "shape": [64, 64], "filters": 4096, "pool": 1, "width": 60000}, 4096, "ST265"),
+        ({"kind": "edges"}, 4, ("ST311", "shape", "2", "3")),
+        ({"kind": "edges", "shape": [2, 3]}, 4, ("ST312", "6", "4")),
+        ({"kind": "mlp", "activation": "mine"}, 4, ("ST310", "tanh", "relu")),
     ],
 )
 def test_what_is_wrong_with_a_specification_is_said(spec: object, columns: int, said: str) -> None:
@@ -206,8 +174,7 @@ from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, t
 
 rows = np.random.default_rng(0).uniform(0, 1, (6, 24))
 edges = {"kind": "edges", "shape": [6, 4], "width": 8, "every": 2}
-for spec in (edges, {"kind": "cosine"}, {"kind": "linear", "width": 2, "over": edges},
-             {"kind": "convolution", "shape": [6, 4], "size": 3, "filters": 5, "width": 6}):
+for spec in (edges, {"kind": "cosine"}, {"kind": "linear", "width": 2, "over": edges}):
     encoder = encoder_from(spec, 24, seed=1)
     assert from_bytes(to_bytes(encoder)).embed(rows).shape == (6, encoder.width)
 head = learned_heads.SoftmaxHead(np.array([0, 1, 0, 1, 1, 0]), 24, 2)

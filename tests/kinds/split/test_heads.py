@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from colonnade.kinds.split.private_training import PrivateTraining
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
 from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import randomised_response
+from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN
 from colonnade.protocols.moments import programs
 from colonnade.protocols.moments.programs import OwnMoments
 from colonnade.protocols.moments.task import Moments
@@ -483,13 +485,13 @@ def _asked() -> SplitClassifier:
 def test_a_fit_draws_as_much_noise_as_is_charged(in_one_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither another plan nor a smaller variance reaches the training: every draw is that of the event."""
     drawn: list[tuple[Fraction, tuple[int, ...]]] = []
-    real = private_training.discrete_gaussian
+    law = private_training.law_named(CLOSEST_TO_GAUSSIAN)
 
     def watched(variance: Fraction, shape: tuple[int, ...], stream: Stream) -> Any:
         drawn.append((variance, shape))
-        return real(variance, shape, stream)
+        return law.sample(variance, shape, stream)
 
-    monkeypatch.setattr(private_training, "discrete_gaussian", watched)
+    monkeypatch.setattr(private_training, "law_named", lambda name: SimpleNamespace(sample=watched))
     held, roster = both.tables(200, "default"), both.roster("default")
     task: Any = _asked().plan(roster)
     (event,) = task.charged

@@ -493,7 +493,7 @@ def test_options_are_read_when_a_study_is_planned_and_need_no_torch(monkeypatch)
         ({"kind": "cosine", "scale": -1.0}, "ST308", "scale"),
         ({"kind": "cnn", "shape": [28, 14], "width": 3}, "ST312", "28, 14", "392"),
         ({"kind": "edges", "shape": [28, 14], "width": 3}, "ST312", "28, 14", "392"),
-        ({"kind": "convolution", "width": 3}, "ST311", "shape", "2", "3"),
+        ({"kind": "edges", "width": 3}, "ST311", "shape", "2", "3"),
         ({"kind": "linear", "width": 3, "over": {"kind": "cosine", "widht": 3}}, "ST306", "widht"),
         ({"kind": "linear", "width": 3, "over": {"kind": "nothing"}}, "ST256"),
         ({"kind": "linear", "width": 3, "over": 3}, "ST255"),

@@ -34,7 +34,6 @@ RULE = "bank.age < 16 and bank.rich = true"
 MIXTURE = {"method": "mixture", "rows": ROWS, "components": 3, "iterations": 8, "epsilon": {"analyst": 5.0}}
 WAYS: dict[str, dict[str, Any]] = {
     "products": {"label": "clinic.ill", "focus": [("bank.age", "shop.spent")], "impossible": [RULE], **BROAD, **QUICK},
-    "tree": {"model": "tree", "label": "clinic.ill", "bins": 6, **BROAD},
     "even bins": {"label": "clinic.ill", "bins": 40, "even_bins": 5, "components": 20, **BROAD},
     "mixture": {"impossible": [RULE], "bins": 6, "rows_at_most": 10_000, **MIXTURE},
 }

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.util import find_spec
 from itertools import combinations, product
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +11,13 @@ import pytest
 
 from colonnade import Schema, Synthesizer, flag, number
 from colonnade.errors import StudyError
-from colonnade.kinds.synthesis.agreement import against_release, implied
+from colonnade.kinds.synthesis.fidelity import agreements, counted, strongest
 from colonnade.kinds.synthesis.fit import Zeros, fit, nearest_chances, wanted_misfit
 from colonnade.kinds.synthesis.intervals import combine, redraw, refits
 from colonnade.kinds.synthesis.mending import Made, Source, mended
-from colonnade.kinds.synthesis.pgm import Network, fit_pgm
 from colonnade.kinds.synthesis.products import Products
 from colonnade.kinds.synthesis.targets import Targets, contrasts
-from colonnade.kinds.synthesis.tree import fit_tree
-from colonnade.kinds.tables.release import Residual, centre, misfit, noisy_marginal
+from colonnade.kinds.tables.release import MarginalsRelease, Residual, centre, misfit, noisy_marginal
 from colonnade.randomness import Stream
 from colonnade.tables.coding import ForbiddenCodes, joint_constraints
 from colonnade.tables.constraints import find_violations
@@ -128,43 +123,11 @@ def test_the_misfit_is_that_of_exact_marginals_and_slopes_are_its_derivatives(
         assert 2 * float(np.sum(slopes * step)) == pytest.approx(slope, rel=2e-3, abs=1e-3 * squares)
 
 
-# --- every model: its joint distribution, its tables, its numbers
+# --- a mixture of products: its joint distribution, its tables, its numbers
 
 
-def chain(rows: int, sizes: tuple[int, ...] = (3, 2, 4, 3)) -> np.ndarray:
-    """Codes of columns each of which depends on the one before."""
-    rng = np.random.default_rng(1)
-    codes = [rng.choice(3, rows, p=[0.5, 0.3, 0.2])]
-    for size in sizes[1:]:
-        codes.append(np.where(rng.random(rows) < 0.7, codes[-1] % size, rng.integers(0, size, rows)))
-    return np.stack(codes, axis=1)
-
-
-@cache
-def model(kind: str) -> tuple[Any, tuple[int, ...]]:
-    """A model of each kind, and the sizes of its columns."""
-    if kind == "products":
-        return mixture(50), (3, 2, 4)
-    if kind == "tree":
-        sizes = (3, 2, 4, 3)
-        return fit_tree(sizes, 20_000, release(chain(20_000), sizes, sets_of(4, None), 30.0, 2)), sizes
-    rng = np.random.default_rng(1)
-    tables = [rng.random(shape) + 0.1 for shape in ((2, 4, 3), (2,), (2, 4))]
-    tables = [table / table.sum(axis=-1, keepdims=True) for table in tables]
-    return Network((1, 2, 0), ((1, 2), (), (1,)), tuple(tables)), (3, 2, 4)
-
-
-KINDS = {
-    "products": {"ST385": {"weights": None}},
-    "tree": {"ST398": {"parents": np.zeros(4)}, "ST397": {"order": None, "parents": None}},
-    "network": {"ST376": {"order": np.array([0.0, 1.0, 2.0])}, "ST375": {"order": None}},
-}
-"""How each may be damaged, by the code of the error; nothing in place of numbers leaves them out."""
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_marginals_likelihoods_and_tables_are_those_of_the_joint_distribution(kind: str) -> None:
-    found, sizes = model(kind)
+def test_marginals_likelihoods_and_tables_are_those_of_the_joint_distribution() -> None:
+    found, sizes = mixture(50), (3, 2, 4)
     cells = np.array(list(product(*(range(size) for size in sizes))))
     joint = np.exp(found.log_likelihood(cells)).reshape(sizes)
     assert joint.sum() == pytest.approx(1)
@@ -182,25 +145,11 @@ def test_marginals_likelihoods_and_tables_are_those_of_the_joint_distribution(ki
     for pair in combinations(range(len(sizes)), 2):
         expected = 10_000 * found.marginal(pair)
         assert (np.abs(histogram(codes, pair, sizes) - expected) < 6 * np.sqrt(expected) + 3).all()
-    again = type(found).from_arrays(found.arrays())
+    again = Products.from_arrays(found.arrays())
     assert all((a == b).all() for a, b in zip(again.tables, found.tables, strict=True))
     assert again.log_likelihood(cells).tolist() == found.log_likelihood(cells).tolist()
-    for code, damage in KINDS[kind].items():
-        arrays = {name: each for name, each in (found.arrays() | damage).items() if each is not None}
-        refused(StudyError, code, type(found).from_arrays, arrays)
-
-
-def test_the_tree_follows_what_depends_on_what_and_samples_its_pairs_closely() -> None:
-    tree, sizes = model("tree")
-    edges = {frozenset((column, parent)) for column, parent in enumerate(tree.parents) if column != parent}
-    assert edges == {frozenset(pair) for pair in ((0, 1), (1, 2), (2, 3))}
-    exact = histogram(chain(20_000), (1, 3), sizes) / 20_000
-    assert np.abs(tree.marginal((1, 3)) - exact).sum() < 0.05
-    pairs = histogram(tree.sample(10_000, seeded(4)), (2, 3), sizes)
-    assert (np.abs(pairs - 10_000 * tree.marginal((2, 3))) < 3).all()
-    single = [Residual((column,), np.zeros(size), 1.0) for column, size in enumerate((2, 3))]
-    alone = fit_tree((2, 3, 1), 100.0, single)  # columns without pairs are independent
-    np.testing.assert_allclose(alone.marginal((0, 1, 2)), np.full((2, 3, 1), 1 / 6), rtol=1e-6)
+    arrays = {name: each for name, each in found.arrays().items() if name != "weights"}
+    refused(StudyError, "ST385", Products.from_arrays, arrays)
 
 
 def test_single_columns_of_a_large_mixtures_table_are_the_models_but_for_few_people() -> None:
@@ -231,18 +180,6 @@ def test_what_does_not_fit_is_refused() -> None:
     for said, how in (("ST344", {"components": 0}), ("ST345", {"start": wrong[0]}), ("ST346", {"start": wrong[1]})):
         refused(StudyError, said, fit, (2,), 10.0, [], **how)
     refused(StudyError, "ST357", "3", refits, fit((2,), 10, [], components=1, steps=1), 10, [], 1, seeded(1))
-    if find_spec("mbi") is None:
-        refused(StudyError, "ST377", fit_pgm, (2,), 10.0, [])
-
-
-@pytest.mark.skipif(find_spec("mbi") is None, reason="could not import 'mbi'")
-@pytest.mark.filterwarnings("ignore")
-def test_private_pgm_fits_the_pairs_it_is_given() -> None:
-    codes = people(SIZES, ROWS, 1)
-    network = fit_pgm(SIZES, ROWS, release(codes, SIZES, sets_of(5, LABEL), 30.0, 2), steps=300)
-    network.check()
-    for pair in ((0, 3), (2, 4), (1, 2)):
-        assert np.abs(network.marginal(pair) - histogram(codes, pair, SIZES) / ROWS).sum() < 0.06
 
 
 # --- intervals
@@ -294,10 +231,10 @@ def test_intervals_without_noise_or_without_people_are_the_usual_ones() -> None:
 PEOPLE, COLUMNS = 5000, (3, 2, 5, 4)
 
 
-def released(truth: np.ndarray, deviation: float, seed: int) -> list[Residual]:
-    return release(
-        truth, COLUMNS, [each for order in (1, 2, 3) for each in combinations(range(4), order)], deviation, seed
-    )
+def released(truth: np.ndarray, deviation: float, seed: int) -> MarginalsRelease:
+    sets = [each for order in (1, 2, 3) for each in combinations(range(4), order)]
+    count = Residual((), np.array(float(PEOPLE)), deviation)
+    return MarginalsRelease((count, *release(truth, COLUMNS, sets, deviation, seed)))
 
 
 def codes_of() -> np.ndarray:
@@ -311,26 +248,24 @@ def test_the_true_table_agrees_as_well_as_noise_allows_whatever_its_size() -> No
     table = codes_of()
     by_hand = np.zeros((3, 2))
     for row in table[:50]:
-        by_hand += np.outer(np.eye(3)[row[0]] - 1 / 3, np.eye(2)[row[1]] - 1 / 2)
-    assert np.allclose(implied(table[:50], Residual((0, 1), np.zeros((3, 2)), 1.0), 50), by_hand)
+        by_hand[row[0], row[1]] += 1 / 50
+    assert np.allclose(counted(table[:50], COLUMNS)((0, 1)), by_hand)
     for same in (table, np.repeat(table, 3, axis=0)):
-        found = against_release(same, COLUMNS, PEOPLE, released(table, 20.0, 2))
+        found = agreements(released(table, 20.0, 2), counted(same, COLUMNS), COLUMNS)
         assert [(each.order, each.sets, each.degrees) for each in found] == [(1, 4, 10), (2, 6, 35), (3, 4, 50)]
-        assert all(abs(each.surprise) < 5 and abs(each.squared) < 5 * each.deviation for each in found)
+        assert all(abs(each.chi_squared - each.degrees) < 5 * (2 * each.degrees) ** 0.5 for each in found)
 
 
-def test_another_table_is_found_out_and_its_distance_is_estimated() -> None:
+def test_another_table_is_found_out() -> None:
     truth, wrong = codes_of(), codes_of()
     wrong[:, 1] = np.random.default_rng(3).permutation(wrong[:, 1])
-    single, pairs, _ = against_release(wrong, COLUMNS, PEOPLE, released(truth, 20.0, 4))
-    assert abs(single.surprise) < 5  # single columns did not change
-    assert pairs.surprise > 20
-    assert pairs.worst_set == (0, 1)
-    parts = [part for part in released(truth, 1.0, 5) if len(part.columns) == 2]
-    exact = [(implied(wrong, part, PEOPLE) - implied(truth, part, PEOPLE)) / PEOPLE for part in parts]
-    squared = sum(float((part**2).sum()) for part in exact) / sum(part.size for part in exact)
-    assert pairs.squared == pytest.approx(squared, abs=5 * pairs.deviation)
-    assert pairs.distance == pytest.approx(squared**0.5, rel=0.2)
+    kept = released(truth, 20.0, 4)
+    single, pairs, _ = agreements(kept, counted(wrong, COLUMNS), COLUMNS)
+    assert abs(single.chi_squared - single.degrees) < 5 * (2 * single.degrees) ** 0.5  # single columns did not change
+    assert pairs.chi_squared - pairs.degrees > 20 * (2 * pairs.degrees) ** 0.5
+    apart = [pair for pair, _ in strongest(kept.sets(2), counted(wrong, COLUMNS))]
+    assert strongest(kept.sets(2), counted(truth, COLUMNS))[0][0] in {(0, 1), (0, 2)}
+    assert apart[0] == (0, 2)
 
 
 def test_rules_leave_single_columns_as_they_are_and_the_card_says_so():
@@ -342,7 +277,7 @@ def test_rules_leave_single_columns_as_they_are_and_the_card_says_so():
     codes = made_up.layout.codes_of(drawn.table)
     for column, size in enumerate(made_up.layout.sizes):
         counts = np.bincount(codes[:, column], minlength=size)
-        assert (np.abs(counts - len(codes) * made_up.fitted.marginal((column,))) < 2).all()
+        assert (np.abs(counts - len(codes) * made_up.chances((column,))) < 2).all()
     page, found = fitted.published_files()["card.md"].decode(), made_up.agreement_of(drawn.table)  # chi-squared
     assert sorted(found) == [1, 2, 3]
     assert all(f"| {value:.2f} |" in page for value in found.values())

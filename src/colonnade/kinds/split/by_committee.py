@@ -134,7 +134,7 @@ class ByCommittee(Way):
     ) -> None:
         """Train the encoder of the party with the label in place, if the task is charged for that."""
         joint = joint_of(model, task)
-        if not task.charged or party != joint.label_party:
+        if model.training != "own" or party != joint.label_party:
             return
         if not isinstance(encoder, Trainable):
             raise StudyError(f"the encoder of {party} has nothing to learn [ST225]")

@@ -16,7 +16,7 @@ from colonnade.disk import reading
 from colonnade.errors import StudyError
 from colonnade.kinds.split.contract import Encoder, Matrix, OverRows, Trainable, Training
 from colonnade.kinds.split.edges import Edges, EdgesOptions
-from colonnade.kinds.split.features import Convolution, ConvolutionOptions, Cosine, CosineOptions
+from colonnade.kinds.split.features import Cosine, CosineOptions
 from colonnade.kinds.split.layers import ConvolutionalNetwork, ConvolutionalOptions, Perceptron, PerceptronOptions
 from colonnade.kinds.split.linear import Linear, LinearOptions, LinearOver
 from colonnade.kinds.split.networks import Network, set_weights
@@ -45,7 +45,6 @@ __all__ = [
 
 _BUILT: dict[str, tuple[Any, type[Options]]] = {
     "cosine": (Cosine, CosineOptions),
-    "convolution": (Convolution, ConvolutionOptions),
     "edges": (Edges, EdgesOptions),
     "linear": (Linear, LinearOptions),
     "mlp": (Perceptron, PerceptronOptions),

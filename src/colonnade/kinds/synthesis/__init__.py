@@ -11,7 +11,7 @@ drawn from the fitted model without another look at data.
 Reading order:
 
 - ``model``: ``Synthesizer``, which a data scientist calls; ``given``: its parameters.
-- ``fitting`` with ``fit``, ``targets``, ``products``, ``zeros`` (or ``tree``, ``pgm``): from a release to a model.
+- ``fitting`` with ``fit``, ``targets``, ``products``: from a release to a model.
 - ``mixing``, ``beginning``, ``mixed`` and ``mixture/``: DPVI: task, programs, responsibilities on shares, inference;
   ``sensitivity``: how far one person moves a round.
 - ``population``, ``drawing``, ``mending``, ``intervals``: made-up people; ``shares``, ``agreement``, ``fidelity``: how

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis import mixing
 from colonnade.kinds.synthesis.fit import COMPONENTS, fit
-from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, VariationalLearner
+from colonnade.kinds.synthesis.mixture.learners import Learner
 from colonnade.kinds.synthesis.mixture.started import Begin, Make, StartedMixture
 from colonnade.kinds.synthesis.mixture.starting import start_from
 from colonnade.kinds.synthesis.mixture.task import Mixture
@@ -23,7 +23,6 @@ from colonnade.kinds.tables.release import MarginalsRelease, NoisyMarginals
 from colonnade.kinds.tables.task import Marginals
 from colonnade.models.planner import PlanDetails, Roster
 
-Learner = ExpectationLearner | VariationalLearner
 Start = Literal["none", "marginals"]
 SHARE = Fraction(1, 4)
 """What the marginals take of the price: alone they would have about half of epsilon."""

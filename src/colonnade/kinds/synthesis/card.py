@@ -19,11 +19,6 @@ from colonnade.tables.cell_parsing import pa
 from colonnade.tables.coding import data_dictionary
 
 _ORDERS = {1: "one column", 2: "two columns", 3: "three columns, one of them the label"}
-_KINDS = {
-    "products": "a mixture of products of the columns",
-    "tree": "a tree of pairs of columns",
-    "pgm": "a graphical model of private-pgm",
-}
 _MOST_COLUMNS, _MOST_VALUES = 200, 12
 
 
@@ -42,11 +37,6 @@ class About:
     def mixture(self) -> bool:
         """Whether the table comes from a mixture that was learned in rounds, and not from counts."""
         return bool(self.parameters["method"] == "mixture")
-
-    @property
-    def all_pairs(self) -> bool:
-        """Whether the model is fitted to all that was counted, and not to some pairs alone."""
-        return bool(self.parameters["model"] == "products")
 
 
 def files(about: About, drawn: Sequence[Drawn]) -> dict[str, bytes]:
@@ -150,7 +140,8 @@ def _counted(about: About, drawn: Drawn) -> list[str]:
         asked += f" More exact than other pairs: {', '.join(pairs)}."
     of_table = about.people.agreement_of(drawn.table)
     return [
-        f"{asked} {_use(about)}",
+        f"{asked} So the table is good for the distribution of each column and for how any two columns go together"
+        f"{f', and for learning to predict `{label}`' if label else ''}.",
         _table(
             ("counts by", "how many", "noise of one count", "at most", "chi-squared of the model", "of the table"),
             [(*_line(each), f"{of_table[each.order]:.2f}") for each in about.people.agreements],
@@ -180,18 +171,6 @@ def _means(people: Population) -> list[str]:
 
 def _with_error(mean: Estimate) -> str:
     return f"{mean:.4g}" if mean.deviation is None else f"{mean:.4g} ± {2 * mean.deviation:.2g}"
-
-
-def _use(about: About) -> str:
-    if about.all_pairs:
-        label = about.parameters["label"]
-        use = "So the table is good for the distribution of each column and for how any two columns go together"
-        return f"{use}{f', and for learning to predict `{label}`' if label else ''}."
-    return (
-        f"The table is good for the distribution of each column. It comes from {_KINDS[about.parameters['model']]}, "
-        "which keeps some of these pairs and loses what the others say: two columns may go together in the counts and "
-        "hardly in the table."
-    )
 
 
 def _mixed(about: About) -> list[str]:
@@ -265,13 +244,13 @@ def _small(about: About) -> str:
 
 def _unknown_counted(about: About) -> list[str]:
     """What counts do not tell, and the model makes up."""
-    combined = ", or several tables (`tables = 20` in the study), combined" if about.all_pairs else ""
-    filled = "The model fills them in as evenly as the counts allow" if about.all_pairs else "The model makes them up"
     points = [
-        f"**Rare combinations.** More columns together than said above were not counted. {filled}: a combination that "
-        "the table has may not exist, and one that exists may be missing.",
+        "**Rare combinations.** More columns together than said above were not counted. The model fills them in as "
+        "evenly as the counts allow: a combination that the table has may not exist, and one that exists may be "
+        "missing.",
         "**Confidence intervals as if these were real people.** The usual formulas leave the noise out and come out "
-        f"too narrow. Use the error bars of the published counts{combined}.",
+        "too narrow. Use the error bars of the published counts, or several tables (`tables = 20` in the study), "
+        "combined.",
     ]
     if any(column.bins is not None for column in about.people.layout.columns):
         inside = "Of a number only its bin was counted; where in the bin a value lies was made up."
@@ -296,10 +275,11 @@ def _unknown_mixed() -> list[str]:
 def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
     rules = [*about.parameters["impossible"]]
     rules += [f"{party}: {rule}" for party, schema in about.schemas.items() for rule in schema.impossible]
-    how = f"One noisy release, {_KINDS[about.parameters['model']]} fitted to it"
+    model = "a mixture of products of the columns"
+    how = f"One noisy release, {model} fitted to it"
     if about.releases > 1:
         how = "Two noisy releases: counts of narrow bins, by which they were merged, and counts of all that is said "
-        how += f"above; {_KINDS[about.parameters['model']]} fitted to the second"
+        how += f"above; {model} fitted to the second"
     if about.mixture:
         how = "Noisy sums in rounds, a mixture that follows from them"
         if about.parameters["start"] == "marginals":

@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.kinds.synthesis.comparable import Codes, Comparable, Side
-
-Matrix = NDArray[np.float64]
+from colonnade.kinds.synthesis.comparable import Codes, Comparable, Matrix, Side
 
 MOST_SETS = 3000
 """Sets of columns that are compared at most; of more, a fixed sample."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis import mixing
 from colonnade.kinds.synthesis.intervals import FEWEST
-from colonnade.kinds.synthesis.pgm import check_works
 from colonnade.models.parameters import check_whole
 from colonnade.privacy.noise_laws import NORMAL_LAWS
 from colonnade.tables.bins import MAX_BINS
@@ -30,7 +28,6 @@ _LIMITS = {
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "method": ("marginals", "mixture"),
-    "model": ("products", "tree", "pgm"),
     "noise": NORMAL_LAWS,
     "start": ("none", "marginals"),
     "inference": ("expectation", "variational"),
@@ -39,7 +36,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _STEPS = ("batch", "sampling", "clip", "clipping", "learning_rate")
 _ALONE = {
-    "marginals": ("even_bins", "model", "tables"),
+    "marginals": ("even_bins", "tables"),
     "mixture": ("rows", "start", "inference", "iterations", "families", *_STEPS),
 }
 """Parameters that belong to one method alone."""
@@ -62,8 +59,6 @@ def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
         _refuse(said, _ASKED, 'method = "marginals" or start = "marginals"')
     if given["inference"] == "expectation":
         _refuse(said, _STEPS, 'inference = "variational"')
-    if given["model"] != "products":
-        _refuse(said, ("components", "tables"), 'model = "products"')
     if given["tables"] != 1:
         _refuse(said, ("size",), "tables = 1")
     for name, most in _LIMITS.items():
@@ -94,17 +89,6 @@ def _check_focus(focus: Any) -> None:
             raise StudyError(
                 f'focus lists pairs of columns such as ["bank.income", "clinic.bmi"], not {pair!r} [ST351]'
             )
-
-
-def check_installed(model: str) -> None:
-    """Raise an error if this kind of model needs a package that is not there, or does not work."""
-    if model != "pgm":
-        return
-    if find_spec("mbi") is None:
-        raise StudyError(
-            'model = "pgm" needs the package mbi of private-pgm at every participant: install it there [ST352]'
-        )
-    check_works()
 
 
 def _check_mixture(given: Mapping[str, Any]) -> None:

@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError, StudyError
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
-from colonnade.kinds.synthesis.mixture.expectation import Expectation
 from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
-from colonnade.kinds.synthesis.mixture.inference import Variational
-from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, VariationalLearner
+from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, Learner, VariationalLearner
 from colonnade.kinds.synthesis.mixture.model import MixtureModel
 from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
@@ -97,22 +95,23 @@ def draft(settings: Settings, roster: Roster) -> Mixture:
     )
 
 
-def learner_of(task: Mixture, start: NDArray[np.float64] | None = None) -> ExpectationLearner | VariationalLearner:
+def learner_of(task: Mixture, start: NDArray[np.float64] | None = None) -> Learner:
     """The learner of a task, as everybody makes it before the first round; it starts by chance, or where is said."""
     plan: dict[str, Any] = json.loads(task.plan)
     model = model_of(task)
     start = model.start(_public(task, "start")) if start is None else start
     if plan["inference"] == "expectation":
-        return ExpectationLearner(task.owners, Expectation(model, start, task.noise_std))
-    variational = Variational(
+        return ExpectationLearner(task.owners, model, start, task.noise_std)
+    return VariationalLearner(
+        task.owners,
         model,
         start,
         _public(task, "coins"),
         rate=task.batch / task.rows,
         rounds=task.rounds,
         learning_rate=plan["learning rate"],
+        linear=task.vectors == "linear",
     )
-    return VariationalLearner(task.owners, variational, linear=task.vectors == "linear")
 
 
 def model_of(task: Mixture) -> MixtureModel:

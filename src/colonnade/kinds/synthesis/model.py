@@ -18,13 +18,12 @@ from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.synthesis import beginning, card, mixing, pictures, shares
 from colonnade.kinds.synthesis.drawing import Drawn
-from colonnade.kinds.synthesis.fitting import KINDS, Unfitted, fitted
+from colonnade.kinds.synthesis.fitting import fitted
 from colonnade.kinds.synthesis.given import (
     FEWEST_TABLES,
     MOST_ROWS,
     MOST_TABLES,
     check_given,
-    check_installed,
     settings_of,
 )
 from colonnade.kinds.synthesis.intervals import Interval, combine
@@ -32,10 +31,8 @@ from colonnade.kinds.synthesis.mixed import MixedPopulation
 from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
 from colonnade.kinds.synthesis.mixture.started import StartedMixture
 from colonnade.kinds.synthesis.mixture.task import Mixture
-from colonnade.kinds.synthesis.pgm import Network
 from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.products import Products
-from colonnade.kinds.synthesis.tree import Tree
 from colonnade.kinds.tables import queries
 from colonnade.kinds.tables.layout import Binning, MarginalRows, TableLayout, code_columns, plain_bins
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, NoisyMarginals
@@ -89,9 +86,7 @@ class Synthesizer(Estimator[Task, Published]):
             ``{"bank.age": 20, "bank.balance": [0, 1, 100, 10_000]}``. They must not be chosen by looking at data.
         even_bins: merge the bins of each number to so many with about as many people in each. The narrow bins are
             counted first, with noise, at about a tenth of the price.
-        model: ``"products"`` fits a mixture of products to all that was asked for; ``"tree"`` the best tree of pairs;
-            ``"pgm"`` the graphical model of private-pgm, whose package ``mbi`` everybody must have installed.
-        components: how many components a mixture has.
+        components: how many components a mixture has: the one in rounds, or the one that is fitted to marginals.
         size: how many people are drawn; by default about as many as there are.
         tables: how many tables are drawn. Several of them carry the uncertainty of the noise, for intervals.
         impossible: what nobody can be, such as ``"bank.married = true and clinic.age < 16"``, besides what schemas say
@@ -122,7 +117,6 @@ class Synthesizer(Estimator[Task, Published]):
     focus: Annotated[Sequence[Sequence[str]], InFile(tuple[tuple[str, ...], ...], ())] = ()
     bins: Annotated[Binning | None, InFile(Annotated[int, STRICT, at_least(1)] | dict[str, _Edges] | None, None)] = None
     even_bins: Annotated[int, at_least(2)] | None = None
-    model: Literal["products", "tree", "pgm"] = "products"
     components: Count | None = None
     size: Count | None = None
     tables: Count = 1
@@ -153,7 +147,6 @@ class Synthesizer(Estimator[Task, Published]):
     def plan(self, roster: Roster) -> Task:
         """The least noise that meets every budget."""
         check_given(self.get_params(), self.defaults())
-        check_installed(self.model)
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         layout = TableLayout.of(roster.schemas, self.bins)
         check_constraints(joint_constraints(roster.schemas, self.impossible), layout.codings)
@@ -235,31 +228,27 @@ class Synthesizer(Estimator[Task, Published]):
         self._become(self._fitted(layout, MarginalsRelease.of(found.second)), merged)
 
     def _fitted(self, layout: TableLayout, release: MarginalsRelease) -> Population:
-        rules, how = self._rules(), (self.parameters_["model"], self.parameters_["components"])
-        return Population(layout, release, fitted(release, layout.sizes, *how, layout.boxes(rules)), rules)
+        rules, components = self._rules(), self.parameters_["components"]
+        return Population(layout, release, fitted(release, layout.sizes, components, layout.boxes(rules)), rules)
 
-    def refit(self, model: str | None = None, *, components: int | None = None) -> Self:
-        """Fit a model to the release again, of another kind or with other components: no data and no budget.
+    def refit(self, *, components: int | None = None) -> Self:
+        """Fit a model to the release again, perhaps with other components: no data and no budget.
 
         For a release whose model could not be fitted, which is kept all the same because it was paid for.
         """
         self._check_fitted()
         if self.method == "mixture":
             raise StudyError('refit is for method = "marginals", which keeps its release; fit a mixture again [ST373]')
-        before, kind = self.parameters_, str(model or self.parameters_["model"])
-        kept = before["components"] if components is None and kind == "products" else components
-        chosen: dict[str, Any] = {"model": kind, "components": kept}
-        self.parameters_ = before | chosen | ({} if kind == "products" else {"tables": 1})
+        before = self.parameters_
+        self.parameters_ = before | ({} if components is None else {"components": components})
         try:
             check_given(self.parameters_, self.defaults())
-            check_installed(kind)
             people = self._fitted(self.population_.layout, self.population_.release)
-            if isinstance(people.fitted, Unfitted):
-                people.fitted.refuse()
+            people.require_model()
         except BaseException:
             self.parameters_ = before
             raise
-        self.set_params(**{name: self.parameters_[name] for name in ("model", "components", "tables")})
+        self.set_params(components=self.parameters_["components"])
         self._become(people, self.merged_)
         return self
 
@@ -279,14 +268,15 @@ class Synthesizer(Estimator[Task, Published]):
         """What was asked for; all numbers are among the arrays."""
         layout, asked = self.population_.layout, self.population_.release.asked
         also: dict[str, Any] = {} if self.merged_ is None else {"merged": self.merged_}
-        if isinstance(none := self.population_.fitted, Unfitted):
-            also["unfitted"] = none.why
+        if isinstance(why := self.population_.fitted, str):
+            also["unfitted"] = why
         return {"asked": asked, "names": list(layout.names), "sizes": list(layout.sizes)} | also
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The release and the fitted model, or the mixture."""
-        fitted = {f"model_{name}": each for name, each in self.population_.fitted.arrays().items()}
-        return dict(self.population_.public) | fitted
+        fitted = self.population_.fitted
+        found = fitted.arrays() if isinstance(fitted, Products) else {}
+        return dict(self.population_.public) | {f"model_{name}": each for name, each in found.items()}
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values and arrays."""
@@ -300,12 +290,9 @@ class Synthesizer(Estimator[Task, Published]):
             self._become(self._mixed(layout, mixing.restored(self.schemas_, settings_of(self.parameters_), arrays)))
             return
         own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
-        found: Products | Tree | Network | Unfitted
-        if own or (why := learned.get("unfitted")) is None:
-            found = KINDS[self.model].from_arrays(own)
-        else:
-            found = Unfitted(layout.sizes, str(why))
-        if found.sizes != layout.sizes:
+        why = learned.get("unfitted")
+        found = Products.from_arrays(own) if own or why is None else str(why)
+        if isinstance(found, Products) and found.sizes != layout.sizes:
             raise ValueError("model and columns do not belong together [VA076]")
         release = MarginalsRelease.from_arrays(learned["asked"], arrays, layout.sizes)
         self._become(Population(layout, release, found, self._rules()), merged)
@@ -390,7 +377,7 @@ class Synthesizer(Estimator[Task, Published]):
     @property
     def in_short(self) -> str:
         """What was learned, in one line."""
-        if isinstance(self.population_.fitted, Unfitted):
+        if isinstance(self.population_.fitted, str):
             return "a noisy release, to which no model was fitted yet"
         return f"{self.usual_size:,} made-up people with {len(self.feature_names_in_)} columns, from a noisy release"
 

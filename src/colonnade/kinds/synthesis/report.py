@@ -96,10 +96,8 @@ def _pairs(model: Synthesizer) -> Html | None:
     if _mixture(model):
         counted = model.parameters_["start"] == "marginals"
         caption += "; pairs were counted for the start alone." if counted else "; no pair was counted."
-    elif model.parameters_["model"] == "products":
-        caption += "; all pairs were asked for."
     else:
-        caption += "; all pairs were asked for, and the model keeps some of them."
+        caption += "; all pairs were asked for."
     return join(
         tag("h3", "Which columns go together"),
         table(("Column", "With", "Cramér's V"), rows, caption=caption, numeric=(2,)),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture import programs
 from colonnade.kinds.synthesis.mixture.clipping import NORM_BITS, ROOT_BITS, Joint, _norm
-from colonnade.kinds.synthesis.mixture.learner import Linear
+from colonnade.kinds.synthesis.mixture.components import Linear
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
 from tests.support import protocols as kit
 

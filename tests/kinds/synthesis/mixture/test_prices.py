@@ -19,8 +19,8 @@ from colonnade.kinds.synthesis.mixture.clipping import (
     clipped_in_the_clear,
     clipped_on_shares,
 )
+from colonnade.kinds.synthesis.mixture.components import Linear
 from colonnade.kinds.synthesis.mixture.integers import bounded, densities, shrinking, whole_slopes, whole_statistics
-from colonnade.kinds.synthesis.mixture.learner import Linear
 from colonnade.kinds.synthesis.mixture.responsibilities import Precision, error, in_the_clear, on_shares
 from colonnade.kinds.synthesis.sensitivity import mixture_sensitivity, responsibilities_square, vector_square
 from colonnade.mpc import Committee, ShareEngine

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
+from colonnade.kinds.synthesis.mixture.responsibilities import Whole
 from colonnade.mpc.fixed_point import functions
 from colonnade.mpc.fixed_point.arithmetic import MAX_READ_BITS, FixedPointEngine, FixedPointShares
 from colonnade.privacy.sensitivity.exact import root_up
 
-Whole = NDArray[np.int64]
 Array = NDArray[np.float64]
 NORM_BITS = 12
 """Fractional bits of the squared norms that owners deal."""

@@ -37,6 +37,19 @@ class _Shape:
     scale: Matrix
 
 
+@dataclass(frozen=True)
+class Linear:
+    """How the derivatives of one owner's log densities follow from statistics t of a row, for every component.
+
+    Number j is ``slope[k, j] t[j] - offset[k, j] t[against[j]]``. The statistics from number ``len(against)`` on are
+    zeros and ones: whether a cell is there, or a constant.
+    """
+
+    slope: Matrix
+    offset: Matrix
+    against: NDArray[np.int64]
+
+
 class OwnComponents:
     """One owner's columns under K components; parameters are arrays (K, ``width``), a row for each component.
 
@@ -128,13 +141,10 @@ class OwnComponents:
         there = np.ones((len(cells), len(self.families))) if cells.present is None else cells.present
         return np.hstack([cells.statistics, there])
 
-    def linear_slopes(self, parameters: Matrix) -> tuple[Matrix, Matrix, NDArray[np.int64]]:
-        """Slopes, offsets (K, ``width``) and columns: derivative j is slope t_j less offset times whether it is there.
-
-        The third array says, for each derivative, which of the statistics tells whether its cell is there.
-        """
+    def linear_slopes(self, parameters: Matrix) -> Linear:
+        """By what the statistics are multiplied, (K, ``width``); subtracted is an offset where the cell is there."""
         shape = self._shape(parameters)
-        return shape.slope, shape.slope * shape.mean, self.width + self._of_column
+        return Linear(shape.slope, shape.slope * shape.mean, self.width + self._of_column)
 
     def scales(self, parameters: Matrix) -> Matrix:
         """By what derivatives are multiplied, (K, ``width``): 1, or less where a parameter is known sharply.

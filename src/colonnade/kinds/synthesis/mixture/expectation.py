@@ -1,72 +1,22 @@
-"""Expectation maximisation of a mixture from noisy sums: the public part, equal at every participant.
-
-A round opens, for every component, the sum of responsibilities and the sums of each owner's statistics weighted by
-them, over all rows. Statistics of earlier rounds are averaged in, with weights that fall as in stochastic
-approximation: the noise is fresh in every round, while the responsibilities soon change little
-(docs/theory/mixture-model.md).
-"""
+"""Which parameters fit noisy sums of a column's statistics best: the step of expectation maximisation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
-from colonnade.kinds.synthesis.mixture.components import LIMIT
 from colonnade.kinds.synthesis.mixture.families import INSIDE, Bernoulli, Beta, Categorical, Family, Gaussian
-from colonnade.kinds.synthesis.mixture.model import MixtureModel
-from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
+from colonnade.kinds.synthesis.mixture.model import Matrix
 from colonnade.tables.columns import Column
 
-Matrix = NDArray[np.float64]
-_FORGETTING = 0.6
 _LEAST_SHARE, _LEAST_DEVIATION = 0.02, 0.02
 _MOST_SPREAD = 0.8  # of the variance that a share with this mean can have at most
 
 
-class Expectation:
-    """The parameters so far; :meth:`step` takes what was opened at :attr:`parameters`.
-
-    ``deviation`` is that of the noise on every opened number, in people; it is public, and says how far sums are
-    believed.
-    """
-
-    def __init__(self, model: MixtureModel, start: Matrix, deviation: float) -> None:
-        self.model = model
-        self.statistics = tuple(OwnStatistics(own) for own in model.owns)
-        self.parameters = start.copy()
-        ends = np.cumsum([1, *(own.width for own in self.statistics)])
-        self.parts = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
-        """Which of the opened sums belong to which owner; the first is that of the responsibilities."""
-        self.width = int(ends[-1])
-        self._deviation = deviation
-        self._sums, self._variance, self._done = np.zeros((model.components, self.width)), 0.0, 0
-
-    def step(self, sums: Matrix) -> None:
-        """The next parameters from the opened sums, (K, ``width``), in people."""
-        self._done += 1
-        fresh = self._done**-_FORGETTING
-        self._sums += fresh * (sums - self._sums)
-        self._variance = (1 - fresh) ** 2 * self._variance + fresh**2 * self._deviation**2
-        self.parameters = self.maximised(self._sums, self._variance)
-
-    def maximised(self, sums: Matrix, variance: float) -> Matrix:
-        """The parameters that fit the sums best under the priors, whose noise has this variance."""
-        found = np.empty_like(self.parameters)
-        people = np.maximum(sums[:, 0], max(np.sqrt(variance), 1.0))
-        found[:, 0] = np.log(people + 1)
-        for own, part, place in zip(self.statistics, self.parts, self.model.parts, strict=True):
-            held, out = sums[:, part], found[:, place]
-            for name, family in own.own.families.items():
-                column, target = own.own.schema.columns[name], out[:, own.own.places[name]]
-                target[:] = _fitted(held[:, own.places[name]], people, variance, column, family)
-        return np.clip(found, -LIMIT, LIMIT)
-
-
-def _fitted(sums: Matrix, people: NDArray[np.float64], variance: float, column: Column, family: Family) -> Matrix:
+def maximised_column(
+    sums: Matrix, people: NDArray[np.float64], variance: float, column: Column, family: Family
+) -> Matrix:
+    """The parameters of one column, (K, ``family.width``), from sums whose noise has this variance."""
     if isinstance(family, Categorical):
         counts = sums if column.may_be_missing else sums + (people / family.size)[:, None]
         present = np.maximum(counts.sum(axis=1), 1.0) if column.may_be_missing else people
@@ -113,9 +63,3 @@ def simplex(found: Matrix) -> Matrix:
     excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, found.shape[1] + 1)
     last = (ordered > excess).sum(axis=1) - 1
     return np.asarray(np.maximum(found - excess[np.arange(len(found)), last][:, None], 0.0))
-
-
-def expected_sums(statistics: Sequence[Matrix], joint: Matrix) -> Matrix:
-    """The sums that a round opens, before noise: of responsibilities and of every owner's weighted statistics."""
-    weights = softmax(joint, axis=1)
-    return np.column_stack([weights.sum(axis=0), *(weights.T @ held for held in statistics)])

@@ -11,8 +11,7 @@ from scipy.special import betaincinv, ndtri, softmax
 
 from colonnade.kinds.synthesis.mixture.components import LIMIT, OwnComponents
 from colonnade.kinds.synthesis.mixture.families import INSIDE, Bernoulli, Beta, Categorical, Family
-from colonnade.kinds.synthesis.mixture.inference import Posterior
-from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel, Posterior
 from colonnade.randomness import Stream
 from colonnade.tables.columns import Column
 

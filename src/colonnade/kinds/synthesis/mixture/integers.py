@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.synthesis.mixture.learner import Linear
+from colonnade.kinds.synthesis.mixture.components import Linear
 from colonnade.kinds.synthesis.mixture.task import SLOPE_BITS, STATISTIC_BITS, Mixture
 from colonnade.kinds.synthesis.sensitivity import vector_square
 from colonnade.randomness import Stream

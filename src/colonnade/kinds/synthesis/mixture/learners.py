@@ -1,33 +1,43 @@
 """How a mixture's parameters follow from opened sums: by variational inference, or by expectation maximisation.
 
-Every participant holds an equal learner and gives it the same opened numbers. An owner asks it for the densities of its
-rows and for what is summed with the responsibilities as weights.
+Every participant holds an equal learner and gives it the same opened numbers. Floats may still differ a little between
+machines. That is harmless to privacy: an owner's integers are within their bounds for any parameters, and the
+parameters of a machine are a function of what was opened before. In the end everybody gets the speaker's parameters.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.mixture.cells import Cells
-from colonnade.kinds.synthesis.mixture.components import LIMIT
-from colonnade.kinds.synthesis.mixture.expectation import Expectation
+from colonnade.kinds.synthesis.mixture.components import LIMIT, Linear
+from colonnade.kinds.synthesis.mixture.expectation import maximised_column
 from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
-from colonnade.kinds.synthesis.mixture.inference import Posterior, Variational
-from colonnade.kinds.synthesis.mixture.learner import Linear
-from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel, Posterior, normal
+from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
+from colonnade.randomness import Stream
+
+_LOWEST, _HIGHEST, _FIRST = -5.0, 0.0, -3.0  # log deviations of the posterior
+_EQUAL = 0.5  # of the rounds with equal weights: otherwise few components take all rows before the others differ
+_FORGETTING = 0.6
 
 
-class _Learner(ABC):
-    """What both have in common; ``owners`` are the names of the owners of ``model.owns``."""
+class Learner(ABC):
+    """A mixture while it is fitted: what the programs need of it.
 
-    def __init__(self, owners: Sequence[str], model: MixtureModel) -> None:
-        self.owners, self.model = tuple(owners), model
+    An owner asks it for the densities of its rows and for what is summed with the responsibilities as weights.
+    ``owners`` are the names of the owners of ``model.owns``; ``parameters`` are where the next sums are asked for.
+    """
+
+    def __init__(self, owners: Sequence[str], model: MixtureModel, start: Matrix) -> None:
+        self.owners, self.model, self.parameters = tuple(owners), model, start.copy()
         self._read: tuple[Matrix, Cells] | None = None
 
     def _cells(self, place: int, rows: Matrix) -> Cells:
@@ -35,11 +45,6 @@ class _Learner(ABC):
         if self._read is None or self._read[0] is not rows:
             self._read = rows, self.model.owns[place].read(rows)
         return self._read[1]
-
-    @property
-    @abstractmethod
-    def parameters(self) -> Matrix:
-        """Where the next sums are asked for."""
 
     @property
     @abstractmethod
@@ -52,11 +57,36 @@ class _Learner(ABC):
         return np.asarray(log_softmax(np.clip(self.parameters[:, 0], -LIMIT, LIMIT)))
 
     def log_densities(self, owner: str, rows: Matrix) -> Matrix:
-        """For encoded rows of one owner the logarithm of each component's density, (n, K)."""
+        """For encoded rows of one owner, (n, width), the logarithm of each component's density, (n, K)."""
         place = self.owners.index(owner)
         return self.model.owns[place].log_densities(
             self._cells(place, rows), self.parameters[:, self.model.parts[place]]
         )
+
+    @abstractmethod
+    def vectors(self, owner: str, rows: Matrix) -> NDArray[np.float64]:
+        """What is summed with the responsibilities as weights.
+
+        Statistics of the rows, (n, q), which do not depend on parameters; or derivatives of the log densities of each
+        component, (n, K, q). Where these are linear in statistics, the statistics.
+        """
+
+    def linear(self, owner: str) -> Linear:
+        """The derivatives of one owner's log densities at the present parameters; only if they are linear."""
+        raise StudyError("expectation maximisation has no derivatives; sum statistics instead [ST498]")
+
+    @abstractmethod
+    def step(self, sums: Matrix) -> None:
+        """The next parameters, from noisy sums of one round: (K, 1 + q of all owners), with the counts first."""
+
+    @property
+    @abstractmethod
+    def state(self) -> NDArray[np.float64]:
+        """All that is published, as one array with a fixed number of entries."""
+
+    @abstractmethod
+    def restore(self, state: NDArray[np.float64]) -> None:
+        """Take over a state."""
 
     @property
     def fitted(self) -> FittedMixture:
@@ -64,49 +94,103 @@ class _Learner(ABC):
         return FittedMixture(self.owners, self.model, self.posterior)
 
 
-class VariationalLearner(_Learner):
-    """Variational inference: derivatives of the log densities are summed.
+class Ascent:
+    """Adam's steps up a noisy slope (Kingma and Ba), the learning rate falling to zero over the last part."""
 
-    Where they are linear in statistics of the rows, an owner may be asked for the statistics instead (``linear``).
+    def __init__(self, shape: tuple[int, ...], learning_rate: float, rounds: int) -> None:
+        self.learning_rate, self.rounds = learning_rate, rounds
+        self._first, self._second, self._done = np.zeros(shape), np.zeros(shape), 0
+
+    def step(self, slope: Matrix) -> Matrix:
+        """What to add to the parameters."""
+        self._done += 1
+        self._first += 0.1 * (slope - self._first)
+        self._second += 0.001 * (slope**2 - self._second)
+        left = max(0.0, 1 - (self._done - 1) / self.rounds)
+        rate = self.learning_rate * min(1.0, 2 * left)
+        size = np.sqrt(self._second / (1 - 0.999**self._done)) + 1e-12
+        return rate * self._first / (1 - 0.9**self._done) / size
+
+
+class VariationalLearner(Learner):
+    """Variational inference (DPVI): derivatives of the log densities are summed.
+
+    The posterior of the unconstrained parameters is approximated by independent normals. A round draws parameters from
+    it by public coins, the participants open noised sums at these parameters, and the normals take a step up the bound
+    on the evidence (docs/theory/mixture-model.md). ``rate`` is the chance with which a row is in a batch: sums of a
+    batch stand for 1/rate times as many rows. Where derivatives are linear in statistics of the rows, an owner may be
+    asked for the statistics instead (``linear``).
     """
 
-    def __init__(self, owners: Sequence[str], variational: Variational, *, linear: bool = False) -> None:
-        super().__init__(owners, variational.model)
-        if linear and not all(own.linear for own in variational.model.owns):
+    def __init__(
+        self,
+        owners: Sequence[str],
+        model: MixtureModel,
+        start: Matrix,
+        coins: Stream,
+        *,
+        rate: float,
+        rounds: int,
+        learning_rate: float,
+        linear: bool = False,
+    ) -> None:
+        super().__init__(owners, model, start)
+        if linear and not all(own.linear for own in model.owns):
             raise StudyError(
                 "derivatives of Gaussian columns are not linear in statistics; sum derivatives instead [ST497]"
             )
-        self._linear = linear
-        self.variational = variational
-        self._drawn = variational.draw()
+        self._linear, self.rate, self.rounds = linear, rate, rounds
+        self.mean, self.log_deviation = start.copy(), np.full(start.shape, _FIRST)
+        self._coins = coins
+        self._ascent = Ascent((2, *start.shape), learning_rate, rounds)
+        self._totals, self._done, self._since = np.zeros((2, *start.shape)), 0, rounds - max(1, rounds // 10)
         self._told: Posterior | None = None
+        self._draw()
 
-    @property
-    def parameters(self) -> Matrix:
-        """The parameters that this round drew."""
-        return self._drawn
+    def _draw(self) -> None:
+        """This round's parameters, the same at everybody who holds the key of the coins."""
+        self._chance = normal(self._coins, self.mean.shape)
+        self.parameters = self.mean + np.exp(self.log_deviation) * self._chance
 
     @property
     def posterior(self) -> Posterior:
-        """The posterior so far, or the one that was taken over."""
-        return self._told or self.variational.posterior
+        """The one that was taken over, or the average of the last tenth of the rounds, or the last one before that."""
+        if self._told is not None:
+            return self._told
+        count = self._done - self._since
+        mean, deviation = self._totals / count if count > 0 else (self.mean, self.log_deviation)
+        return Posterior(mean.copy(), np.exp(deviation))
 
     def vectors(self, owner: str, rows: Matrix) -> NDArray[np.float64]:
         """Derivatives of the owner's log densities, (n, K, q), or the statistics in which they are linear."""
         place = self.owners.index(owner)
         if self._linear:
             return self.model.owns[place].linear_statistics(self._cells(place, rows))
-        return self.model.owns[place].derivatives(self._cells(place, rows), self._drawn[:, self.model.parts[place]])
+        return self.model.owns[place].derivatives(self._cells(place, rows), self.parameters[:, self.model.parts[place]])
 
     def linear(self, owner: str) -> Linear:
         """How the derivatives of one owner's log densities follow from its statistics, at this round's parameters."""
         place = self.owners.index(owner)
-        return Linear(*self.model.owns[place].linear_slopes(self._drawn[:, self.model.parts[place]]))
+        return self.model.owns[place].linear_slopes(self.parameters[:, self.model.parts[place]])
 
     def step(self, sums: Matrix) -> None:
-        """The next parameters, from the noisy sums of one round, (K, 1 + q of all owners)."""
-        self.variational.step(sums)
-        self._drawn = self.variational.draw()
+        """One step from the opened sums at the drawn parameters: responsibilities first, then weighted derivatives.
+
+        The number of rows in the batch is not told; the sum of all responsibilities stands for it.
+        """
+        slope = sums.copy()
+        slope[:, 0] -= softmax(np.clip(self.parameters[:, 0], -LIMIT, LIMIT)) * sums[:, 0].sum()
+        slope = slope / self.rate + self.model.scales(self.parameters) * self.model.prior_slope(self.parameters)
+        if self._done < _EQUAL * self.rounds:
+            slope[:, 0] = 0.0
+        moved = self._chance * np.exp(self.log_deviation)
+        step = self._ascent.step(np.stack([slope, slope * moved + 1.0]))
+        self.mean = np.clip(self.mean + step[0], -LIMIT, LIMIT)
+        self.log_deviation = np.clip(self.log_deviation + step[1], _LOWEST, _HIGHEST)
+        self._done += 1
+        if self._done > self._since:
+            self._totals += np.stack([self.mean, self.log_deviation])
+        self._draw()
 
     @property
     def state(self) -> NDArray[np.float64]:
@@ -120,17 +204,24 @@ class VariationalLearner(_Learner):
         self._told = Posterior(np.clip(mean, -LIMIT, LIMIT), np.clip(deviation, 0.0, 1.0))
 
 
-class ExpectationLearner(_Learner):
-    """Expectation maximisation: statistics of the rows are summed, which do not depend on the parameters."""
+class ExpectationLearner(Learner):
+    """Expectation maximisation: statistics of the rows are summed, which do not depend on the parameters.
 
-    def __init__(self, owners: Sequence[str], expectation: Expectation) -> None:
-        super().__init__(owners, expectation.model)
-        self.expectation = expectation
+    A round opens, for every component, the sum of responsibilities and the sums of each owner's statistics weighted by
+    them, over all rows. Statistics of earlier rounds are averaged in, with weights that fall as in stochastic
+    approximation: the noise is fresh in every round, while the responsibilities soon change little
+    (docs/theory/mixture-model.md). ``deviation`` is that of the noise on every opened number, in people; it is public,
+    and says how far sums are believed.
+    """
 
-    @property
-    def parameters(self) -> Matrix:
-        """The parameters of this round."""
-        return self.expectation.parameters
+    def __init__(self, owners: Sequence[str], model: MixtureModel, start: Matrix, deviation: float) -> None:
+        super().__init__(owners, model, start)
+        self.statistics = tuple(OwnStatistics(own) for own in model.owns)
+        ends = np.cumsum([1, *(own.width for own in self.statistics)])
+        self.parts = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
+        """Which of the opened sums belong to which owner; the first is that of the responsibilities."""
+        self._deviation = deviation
+        self._sums, self._variance, self._done = np.zeros((model.components, int(ends[-1]))), 0.0, 0
 
     @property
     def posterior(self) -> Posterior:
@@ -139,15 +230,24 @@ class ExpectationLearner(_Learner):
 
     def vectors(self, owner: str, rows: Matrix) -> NDArray[np.float64]:
         """Statistics of the owner's rows, (n, q)."""
-        return self.expectation.statistics[self.owners.index(owner)].read(rows)
-
-    def linear(self, owner: str) -> Linear:
-        """Statistics are summed as they are, so nobody asks for this."""
-        raise StudyError("expectation maximisation has no derivatives; sum statistics instead [ST498]")
+        return self.statistics[self.owners.index(owner)].read(rows)
 
     def step(self, sums: Matrix) -> None:
-        """The next parameters, from the noisy sums of one round, (K, 1 + q of all owners)."""
-        self.expectation.step(sums)
+        """The parameters that fit the averaged sums best under the priors."""
+        self._done += 1
+        fresh = self._done**-_FORGETTING
+        self._sums += fresh * (sums - self._sums)
+        self._variance = (1 - fresh) ** 2 * self._variance + fresh**2 * self._deviation**2
+        found, people = np.empty_like(self.parameters), np.maximum(self._sums[:, 0], max(np.sqrt(self._variance), 1.0))
+        found[:, 0] = np.log(people + 1)
+        for own, part, place in zip(self.statistics, self.parts, self.model.parts, strict=True):
+            held, out = self._sums[:, part], found[:, place]
+            for name, family in own.own.families.items():
+                column = own.own.schema.columns[name]
+                out[:, own.own.places[name]] = maximised_column(
+                    held[:, own.places[name]], people, self._variance, column, family
+                )
+        self.parameters = np.clip(found, -LIMIT, LIMIT)
 
     @property
     def state(self) -> NDArray[np.float64]:
@@ -156,4 +256,4 @@ class ExpectationLearner(_Learner):
 
     def restore(self, state: NDArray[np.float64]) -> None:
         """Take over parameters."""
-        self.expectation.parameters = np.clip(state.reshape(self.model.components, self.model.width), -LIMIT, LIMIT)
+        self.parameters = np.clip(state.reshape(self.model.components, self.model.width), -LIMIT, LIMIT)

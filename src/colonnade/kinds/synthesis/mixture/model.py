@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -81,6 +82,18 @@ class MixtureModel:
 def normal(stream: Stream, shape: tuple[int, ...]) -> Matrix:
     """Normal draws from a stream; whoever holds its key draws the same."""
     return np.asarray(ndtri(((stream.uint64(shape) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53))
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Independent normals of the parameters: their means and deviations, (K, ``model.width``)."""
+
+    mean: Matrix
+    deviation: Matrix
+
+    def draw(self, stream: Stream) -> Matrix:
+        """Parameters drawn from the posterior."""
+        return self.mean + self.deviation * normal(stream, self.mean.shape)
 
 
 def gamma_slope(parameters: Matrix) -> Matrix:

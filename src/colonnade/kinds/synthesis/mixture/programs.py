@@ -42,7 +42,8 @@ from colonnade.kinds.synthesis.mixture.integers import (
     whole_slopes,
     whole_statistics,
 )
-from colonnade.kinds.synthesis.mixture.learner import Array, Learner
+from colonnade.kinds.synthesis.mixture.learners import Learner
+from colonnade.kinds.synthesis.mixture.model import Matrix
 from colonnade.kinds.synthesis.mixture.responsibilities import in_the_clear
 from colonnade.kinds.synthesis.mixture.seat import Dealt, Places, Seat
 from colonnade.kinds.synthesis.mixture.task import Mixture
@@ -60,7 +61,7 @@ Fitted = TypeVar("Fitted", bound=Learner)
 class Own:
     """What an owner has: its rows, the integer statistics of them that it dealt, and the source of its noise."""
 
-    rows: Array
+    rows: Matrix
     kept: Whole
     stream: Stream
 
@@ -126,7 +127,7 @@ def weighted_sums(weights: Whole, vectors: Sequence[Whole], task: Mixture) -> Wh
 
 
 def simulate(
-    tables: Mapping[str, Array], task: Mixture, learner: Fitted, stream: Stream, *, renormalised: bool = True
+    tables: Mapping[str, Matrix], task: Mixture, learner: Fitted, stream: Stream, *, renormalised: bool = True
 ) -> Fitted:
     """What the protocol would publish, computed in one place: the same integers, batches and noise.
 
@@ -148,7 +149,7 @@ def simulate(
     return learner
 
 
-def evaluated(learner: Learner, task: Mixture, name: str, rows: Array) -> tuple[Whole, Whole]:
+def evaluated(learner: Learner, task: Mixture, name: str, rows: Matrix) -> tuple[Whole, Whole]:
     """An owner's integer densities and vectors of some rows, at the present parameters."""
     found = densities(learner.log_densities(name, rows), task, name, learner.log_weights)
     if not task.linear:
@@ -157,7 +158,7 @@ def evaluated(learner: Learner, task: Mixture, name: str, rows: Array) -> tuple[
     return found, raw * shrinking(raw, task, name)[:, :, None]
 
 
-def in_people(opened: Whole, task: Mixture) -> Array:
+def in_people(opened: Whole, task: Mixture) -> Matrix:
     """Opened integers as sums over people, (components, 1 + numbers of all owners)."""
     return np.asarray(opened / task.gamma, dtype=np.float64).reshape(task.components, task.width)
 
@@ -208,7 +209,7 @@ def _squares(vectors: Whole, task: Mixture, name: str) -> Whole:
     return np.tile(found[:, None], task.components) if found.ndim == 1 else found
 
 
-def _statistics(learner: Learner, task: Mixture, name: str, rows: Array) -> Whole:
+def _statistics(learner: Learner, task: Mixture, name: str, rows: Matrix) -> Whole:
     """The integer statistics of some rows that the committee keeps."""
     found = learner.vectors(name, rows)
     return whole_statistics(found, task, name) if task.linear else bounded(found, task, name)

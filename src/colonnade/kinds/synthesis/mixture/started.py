@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.mixture import programs as rounds, vocabulary
-from colonnade.kinds.synthesis.mixture.learner import Array
+from colonnade.kinds.synthesis.mixture.model import Matrix
 from colonnade.kinds.synthesis.mixture.programs import Fitted
 from colonnade.kinds.synthesis.mixture.task import Mixture
 from colonnade.kinds.tables import programs as marginals
@@ -39,9 +39,9 @@ from colonnade.protocols.task import TaskPrograms
 from colonnade.randomness import Stream
 
 PROTOCOL = "mixture from marginals 1"
-Begin = Callable[[NoisyMarginals], Array]
+Begin = Callable[[NoisyMarginals], Matrix]
 """From published marginals to parameters of the mixture, (components, ``parameters``)."""
-Make = Callable[[Array], Fitted]
+Make = Callable[[Matrix], Fitted]
 """From parameters to the learner that starts there."""
 
 
@@ -159,7 +159,7 @@ def coordinator(me: Coordinator, task: StartedMixture, begin: Begin, make: Make[
 
 def simulate(
     codes: Mapping[str, NDArray[np.int64]],
-    tables: Mapping[str, Array],
+    tables: Mapping[str, Matrix],
     task: StartedMixture,
     begin: Begin,
     make: Make[Fitted],
@@ -171,7 +171,7 @@ def simulate(
     return rounds.simulate(tables, second, make(start), stream)
 
 
-def _started(me: Role, counted: NoisyMarginals, task: StartedMixture, begin: Begin) -> Array:
+def _started(me: Role, counted: NoisyMarginals, task: StartedMixture, begin: Begin) -> Matrix:
     """The parameters to start from, found by the owner that opens the sums and taken over by everybody."""
     speaker = task.second.speaker
     if me.name != speaker:

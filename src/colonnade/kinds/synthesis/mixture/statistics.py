@@ -15,12 +15,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.synthesis.mixture.cells import share
+from colonnade.kinds.synthesis.mixture.cells import Matrix, share
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
 from colonnade.kinds.synthesis.mixture.families import Bernoulli, Categorical, Family
 from colonnade.tables.columns import Column
-
-Matrix = NDArray[np.float64]
 
 
 class OwnStatistics:
