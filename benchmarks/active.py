@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 import gram
 import rounds
 from colonnade.kinds.regression.task import GradientTask
-from colonnade.kinds.synthesis.mixture.task import Mixture
+from colonnade.kinds.synthesis.mixture.task import MixtureTask
 from colonnade.kinds.tables import programs as marginals
 from colonnade.kinds.tables.task import CodedColumn, MarginalQuery, Marginals
 from colonnade.privacy import Trust, parse_budgets
@@ -254,7 +254,7 @@ def iterated(repeats: int) -> dict[str, Any]:
 
 def mixed(repeats: int) -> dict[str, Any]:
     """Rounds of a mixture, which ``mixture.py`` measures; nothing without its data, or if it cannot be checked."""
-    if Mixture.why_not_active is not None or "COLONNADE_DATA" not in os.environ:
+    if MixtureTask.why_not_active is not None or "COLONNADE_DATA" not in os.environ:
         return {}
     import mixture
 

@@ -26,12 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.kinds.split.adaptive.programs import batches
-from colonnade.kinds.split.adaptive.sides import ActiveSide, PassiveSide, noised
-from colonnade.kinds.split.adaptive.task import UNPROTECTED, Adaptive, Sender
-from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places, Vector
-from colonnade.kinds.split.encoders import OverRows, encoder_from
-from colonnade.kinds.split.learned_heads import SoftmaxHead
+from colonnade.kinds.split.adaptive_programs import AdaptiveActiveSide, AdaptivePassiveSide, add_noise, batches
+from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveSender, AdaptiveTask
+from colonnade.kinds.split.encoders import RowEncoder, encoder_from
+from colonnade.kinds.split.private_training import Matrix, Places, RowLearner, Vector
+from colonnade.kinds.split.trained_heads import SoftmaxHead
 from colonnade.models.pytorch import load_torch
 from colonnade.privacy import Trust
 from colonnade.protocols.message_task import own_noise
@@ -105,21 +104,23 @@ class Still:
 class Training:
     """One mode: all parties in one place, one step at a time."""
 
-    def __init__(self, setting: Setting, mode: dict[str, Any], encoders: Mapping[str, Learner], labels: Any) -> None:
+    def __init__(self, setting: Setting, mode: dict[str, Any], encoders: Mapping[str, RowLearner], labels: Any) -> None:
         trust, width, classes = Trust(("labels", *SIDES), (), 0), setting.width, setting.classes
-        senders = tuple(Sender(name, width, 1.0) for name in SIDES)
-        given = {"noise": Adaptive.published_noise(10, 0.01)} | mode
+        senders = tuple(AdaptiveSender(name, width, 1.0) for name in SIDES)
+        given = {"noise": AdaptiveTask.published_noise(10, 0.01)} | mode
         epochs = -(-STEPS * BATCH // ROWS)
-        self.task = Adaptive(trust, "labels", senders, ROWS, classes, epochs, ROWS // BATCH, **given)
-        self.passives = {name: PassiveSide(encoders[name], name, self.task) for name in SIDES}
-        self.active = ActiveSide(SoftmaxHead(labels, len(SIDES) * width, classes), None, self.task)
+        self.task = AdaptiveTask(trust, "labels", senders, ROWS, classes, epochs, ROWS // BATCH, **given)
+        self.passives = {name: AdaptivePassiveSide(encoders[name], name, self.task) for name in SIDES}
+        self.active = AdaptiveActiveSide(SoftmaxHead(labels, len(SIDES) * width, classes), None, self.task)
         self._stream, self._batches = Stream(bytes(32)), batches(self.task, bytes(32))
 
     def step(self) -> float:
         """One batch; the processor time that it took, in milliseconds."""
         places, start = next(self._batches), time.process_time_ns()
         told = {
-            name: self.task.grid.real(noised(side.embeddings(places), name, self.task, self._draw)).reshape(BATCH, -1)
+            name: self.task.grid.real(add_noise(side.embeddings(places), name, self.task, self._draw)).reshape(
+                BATCH, -1
+            )
             for name, side in self.passives.items()
         }
         for name, slopes in self.active.slopes(places, told).items():
@@ -136,7 +137,9 @@ def measure(setting: Setting) -> dict[str, float]:
     rng = np.random.default_rng(0)
     labels, columns = rng.integers(0, setting.classes, ROWS), setting.columns
     learning = {
-        name: OverRows(encoder_from(setting.encoder, columns, seed=1, device="cpu"), rng.uniform(0, 1, (ROWS, columns)))
+        name: RowEncoder(
+            encoder_from(setting.encoder, columns, seed=1, device="cpu"), rng.uniform(0, 1, (ROWS, columns))
+        )
         for name in SIDES
     }
     still = {name: Still(each.embed(np.arange(ROWS))) for name, each in learning.items()}

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.kinds.split.embeddings.gradients import whole_sum
-from colonnade.kinds.split.encoders import OverRows, Trainable, encoder_from
+from colonnade.kinds.split.encoders import RowEncoder, TrainableEncoder, encoder_from
+from colonnade.kinds.split.private_training import sum_clipped_gradients
 from colonnade.models.pytorch import load_torch
 
 RUNS = 3
@@ -59,14 +59,14 @@ def on_devices(devices: Sequence[str]) -> None:
     print("|---|---:|---:|")
     for device in devices:
         spec = {"kind": "cnn", "shape": HALF, "channels": [16, 32], "width": 16}
-        learner = OverRows(encoder_from(spec, 392, seed=0, device=device), table)
+        learner = RowEncoder(encoder_from(spec, 392, seed=0, device=device), table)
 
-        def epoch(learner: OverRows = learner) -> None:
+        def epoch(learner: RowEncoder = learner) -> None:
             for places in batches:
                 learner.embed(places)
                 learner.pull_back(places, slopes[places])
 
-        def each(learner: OverRows = learner) -> None:
+        def each(learner: RowEncoder = learner) -> None:
             for block in learner.pull_back_each(few, slopes[few]):
                 block.sum()
 
@@ -91,12 +91,14 @@ def main() -> None:
     for name, (spec, columns, rows) in CASES.items():
         encoder = encoder_from(spec, columns, seed=0)
         table = np.random.default_rng(0).uniform(-0.5, 0.5, (rows, columns))
-        learner, places = OverRows(encoder, table), np.arange(rows)
+        learner, places = RowEncoder(encoder, table), np.arange(rows)
         taken = [seconds(lambda encoder=encoder, table=table: encoder.embed(table))]
-        if isinstance(encoder, Trainable):
+        if isinstance(encoder, TrainableEncoder):
             slopes = np.random.default_rng(1).standard_normal((rows, encoder.width))
             taken.append(seconds(lambda learner=learner, p=places, s=slopes: learner.pull_back(p, s)))
-            taken.append(seconds(lambda learner=learner, p=places, s=slopes: whole_sum(learner, p, s, 1.0, 1 << 30)))
+            taken.append(
+                seconds(lambda learner=learner, p=places, s=slopes: sum_clipped_gradients(learner, p, s, 1.0, 1 << 30))
+            )
         shown = [f"{each:.2f} s" for each in taken] + [""] * (3 - len(taken))
         print(f"| {name} | {rows:,} | {learner.parameters:,} | {' | '.join(shown)} |", flush=True)
 

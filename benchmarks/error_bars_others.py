@@ -30,9 +30,8 @@ from colonnade.kinds.pca import programs as power
 from colonnade.kinds.pca.component_errors import component_errors, mean_deviations
 from colonnade.kinds.pca.model import signed, top_eigenvectors
 from colonnade.kinds.pca.subspace_iteration import NoisyProducts
-from colonnade.kinds.synthesis.fit import fit
-from colonnade.kinds.synthesis.population import Population
-from colonnade.kinds.synthesis.shares import means, shares
+from colonnade.kinds.synthesis.population import Population, column_means, column_shares
+from colonnade.kinds.synthesis.release_fit import fit_products
 from colonnade.kinds.tables import programs as marginals
 from colonnade.kinds.tables.layout import TableLayout
 from colonnade.kinds.tables.release import MarginalsRelease, NoisyMarginals
@@ -143,14 +142,14 @@ def cells(data: Dataset, epsilon: float, runs: int) -> dict[str, float]:
     for stream, _ in zip(streams("marginals", task.noise), range(runs), strict=False):
         noisy = exact + sum(task.additive.draw((task.entries,), stream) for _ in task.owners)
         release = MarginalsRelease.of(NoisyMarginals(task, noisy))
-        fitted = fitted or fit(layout.sizes, release.count, release.parts, components=2, steps=2)
+        fitted = fitted or fit_products(layout.sizes, release.count, release.parts, components=2, steps=2)
         people = Population(layout, release, fitted, ())
-        for column, own in enumerate(shares(people).values()):
+        for column, own in enumerate(column_shares(people).values()):
             truth = np.bincount(joint[:, column], minlength=len(own)) / data.rows
             held += [each.low <= share <= each.high for each, share in zip(own.values(), truth, strict=True)]
             widths += [each.high - each.low for each in own.values()]
             clear += [each.clear for each in own.values()]
-        for name, mean in means(people).items():
+        for name, mean in column_means(people).items():
             column = names.index(name)
             coding = layout.columns[layout.free[column]]
             assert coding.bins is not None

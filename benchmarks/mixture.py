@@ -24,8 +24,8 @@ import numpy as np
 from colonnade.kinds.synthesis.mixture import programs
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
-from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
-from colonnade.kinds.synthesis.mixture.task import Mixture, Part
+from colonnade.kinds.synthesis.mixture.mixture_model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
 from colonnade.models.planner import Roster
 from colonnade.privacy import parse_budgets
 from colonnade.protocols.roles import COORDINATOR
@@ -60,19 +60,21 @@ def owns(data: Dataset) -> list[OwnComponents]:
     return [OwnComponents(schema) for schema in data.schemas.values()]
 
 
-def make_task(data: Dataset, rounds: int) -> Mixture:
+def make_task(data: Dataset, rounds: int) -> MixtureTask:
     """As a study plans it, epsilon 1 for the analyst over 20,000 rounds; then as many rounds as are measured."""
     parts = tuple(
-        Part(name, schema.encoded_names, own.width, CLIP, own.width + len(own.families))
+        MixturePart(name, schema.encoded_names, own.width, CLIP, own.width + len(own.families))
         for (name, schema), own in zip(data.schemas.items(), owns(data), strict=True)
     )
     trust = Roster.of(data.schemas).trust
-    draft = Mixture(parts, COMPONENTS, trust, "poisson", data.rows, BATCH, PLANNED_ROUNDS, 3, "linear", vector_bits=26)
+    draft = MixtureTask(
+        parts, COMPONENTS, trust, "poisson", data.rows, BATCH, PLANNED_ROUNDS, 3, "linear", vector_bits=26
+    )
     task = draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, trust))
     return replace(task, rounds=rounds)
 
 
-def learner(data: Dataset, task: Mixture) -> Timed:
+def learner(data: Dataset, task: MixtureTask) -> Timed:
     """The learner that everybody makes."""
     model = MixtureModel(owns(data), COMPONENTS)
     start, coins = model.start(Stream(bytes(32))), Stream(bytes(range(32)))
@@ -81,7 +83,7 @@ def learner(data: Dataset, task: Mixture) -> Timed:
     return Timed(task.owners, model, start, coins, linear=True, **how)
 
 
-def prepare(task: Mixture, name: str) -> Act:
+def prepare(task: MixtureTask, name: str) -> Act:
     """A participant with its rows."""
     data = bench("adult").train
     table = None if name == COORDINATOR else data.tables()[name].matrix()
@@ -89,7 +91,7 @@ def prepare(task: Mixture, name: str) -> Act:
     return partial(_take_part, task, learner(data, task), rows)
 
 
-def _take_part(task: Mixture, own: Timed, rows: Stored | None, stage: Stage) -> dict[str, Any]:
+def _take_part(task: MixtureTask, own: Timed, rows: Stored | None, stage: Stage) -> dict[str, Any]:
     place = stage.join()
     meters = []
 
@@ -110,7 +112,7 @@ def _take_part(task: Mixture, own: Timed, rows: Stored | None, stage: Stage) -> 
     }
 
 
-def measured(task: Mixture, where: str) -> dict[str, Any]:
+def measured(task: MixtureTask, where: str) -> dict[str, Any]:
     """Milliseconds, rounds and bytes of a round."""
     together = in_processes if where == "processes" else in_threads
     reports = together((COORDINATOR, *task.owners), partial(prepare, task))
@@ -123,7 +125,7 @@ def measured(task: Mixture, where: str) -> dict[str, Any]:
         "where": where,
         "rounds": task.rounds,
         "primes": len(task.committee.system.primes),
-        "places": task.room(task.rows),
+        "places": task.batch_places(task.rows),
         "online": 1e3 * max(report["online"] for report in owners),
         "median": 1e3 * max(median(lap) for lap in laps),
         "all": 1e3 * max(mean(lap) for lap in laps),

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.split import committee
-from colonnade.kinds.split.committee import Joint, Task
+from colonnade.kinds.split import committee_head
+from colonnade.kinds.split.committee_head import JointEmbeddings, Task
 from colonnade.kinds.split.encoders import Encoder, encoder_from
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.protocols.moments.task import Moments
@@ -56,9 +56,9 @@ def encoder(name: str, width: int) -> Encoder:
     return encoder_from({"kind": "edges", "shape": [28, 14], "width": width}, 28 * 14, seed=OWNERS.index(name))
 
 
-def layout(width: int) -> Joint:
+def layout(width: int) -> JointEmbeddings:
     """Two parties with embeddings of this width; the left one has the label."""
-    return Joint(tuple((name, width) for name in OWNERS), "left", 10)
+    return JointEmbeddings(tuple((name, width) for name in OWNERS), "left", 10)
 
 
 def make_task(width: int, wide: bool) -> Task:
@@ -87,8 +87,8 @@ def _take_part(
     def program(me: Any) -> Any:
         meters.append(me.meter)
         if table is None:
-            return committee.coordinator(me, task)
-        return committee.owner(me, joint.rows(stage.name, table, encoder(stage.name, width), labels), task)
+            return committee_head.coordinator(me, task)
+        return committee_head.owner(me, joint.rows(stage.name, table, encoder(stage.name, width), labels), task)
 
     found = run_role(place, task, program, wait=PATIENCE)
     head = joint.finish(found.result)
@@ -112,7 +112,7 @@ def measured(width: int, wide: bool, rows: int) -> dict[str, Any]:
     first = reports[COORDINATOR]
     assert all(np.allclose(first["weights"], report["weights"]) for report in reports.values()), "heads differ"
     sides, digits = halves("test")
-    new = np.hstack([committee.embedded(encoder(name, width), sides[name]) for name in OWNERS])
+    new = np.hstack([committee_head.embed_scaled(encoder(name, width), sides[name]) for name in OWNERS])
     scores = new @ first["weights"].T + first["intercept"]
     task = make_task(width, wide)
     opened = task.entries if isinstance(task, Moments) else task.rounds * task.entries

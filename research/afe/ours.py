@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade import SplitClassifier
-from colonnade.kinds.split.by_embeddings import ByEmbeddings
-from colonnade.kinds.split.embeddings.task import NewEmbeddings, Sender
+from colonnade.kinds.split.embedding_task import EmbeddingSender, NewEmbeddingTask
+from colonnade.kinds.split.embeddings_strategy import EmbeddingsStrategy
 from colonnade.privacy import parse_budgets
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -58,7 +58,7 @@ def noised_scores(model: SplitClassifier, people: People, coins: Stream) -> Matr
     deviations = query_deviations(model)
     parts = {party: seen(model, party, people.tables[party], deviations[party], coins) for party in people.passives}
     fitted: Any = model
-    return ByEmbeddings().scores_of(fitted, parts, {name: each**2 for name, each in deviations.items()})
+    return EmbeddingsStrategy().scores_of(fitted, parts, {name: each**2 for name, each in deviations.items()})
 
 
 def seen(model: SplitClassifier, party: str, table: Table, deviation: float, coins: Stream) -> Matrix:
@@ -71,7 +71,7 @@ def query_deviations(model: SplitClassifier) -> dict[str, float]:
     """The noise on a number of a new person's embedding, whose whole epsilon is spent on this one release."""
     plan = model.plan_
     trust, active = model.privacy_.trust, plan["active"]
-    senders = tuple(Sender(party, width, plan["clips"][party]) for party, width in plan["widths"].items())
-    draft = NewEmbeddings(trust, active, senders, rows=1, classes=plan["classes"])
+    senders = tuple(EmbeddingSender(party, width, plan["clips"][party]) for party, width in plan["widths"].items())
+    draft = NewEmbeddingTask(trust, active, senders, rows=1, classes=plan["classes"])
     task = draft.calibrate(parse_budgets(model.parameters_["epsilon"], model.parameters_["delta"], trust))
     return {party: task.deviation(party) for party in task.passives}

@@ -9,11 +9,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from colonnade.kinds.split.adaptive import programs
-from colonnade.kinds.split.adaptive.sides import noised, shaped
-from colonnade.kinds.split.adaptive.task import UNPROTECTED, Adaptive, Sender
-from colonnade.kinds.split.encoders import Encoder, OverRows, encoder_from
-from colonnade.kinds.split.learned_heads import SoftmaxHead
+from colonnade.kinds.split import adaptive_programs
+from colonnade.kinds.split.adaptive_programs import add_noise, shape_embeddings
+from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveSender, AdaptiveTask
+from colonnade.kinds.split.encoders import Encoder, RowEncoder, encoder_from
+from colonnade.kinds.split.trained_heads import SoftmaxHead
 from colonnade.privacy import Trust
 from colonnade.protocols.iteration import NoiseSampler
 from colonnade.randomness import KEY_BYTES
@@ -38,7 +38,7 @@ class Mode(StrEnum):
 class Learned:
     """A head, encoders, and the public task by which they learned."""
 
-    task: Adaptive
+    task: AdaptiveTask
     encoders: Mapping[str, Encoder]
     head: SoftmaxHead
 
@@ -47,8 +47,8 @@ class Learned:
         draw = _noise(seed)
         raw, told = self.encoders[party].embed(rows), np.empty((len(rows), self.encoders[party].width))
         for block in _batches(len(rows), self.task):
-            whole = noised(
-                shaped(raw[block], self.task.sender(party), self.task).told,
+            whole = add_noise(
+                shape_embeddings(raw[block], self.task.sender(party), self.task).told,
                 party,
                 self.task,
                 draw,
@@ -116,14 +116,14 @@ def right(scores: Matrix, people: People) -> float:
     return float(np.mean(scores.argmax(axis=1) == people.labels))
 
 
-def task_of(name: str, classes: int, mode: Mode, widths: Mapping[str, int], rows: int, epochs: int) -> Adaptive:
+def task_of(name: str, classes: int, mode: Mode, widths: Mapping[str, int], rows: int, epochs: int) -> AdaptiveTask:
     """The public task of a mode, with the settings of the data set of this name."""
     chosen = settings.PUBLISHED[name]
     batches = max(1, rows // chosen.batch)
-    task = Adaptive(
+    task = AdaptiveTask(
         Trust((*widths, ACTIVE), (), 0),
         ACTIVE,
-        tuple(Sender(party, width, chosen.clip) for party, width in widths.items()),
+        tuple(AdaptiveSender(party, width, chosen.clip) for party, width in widths.items()),
         rows=rows,
         classes=classes,
         epochs=epochs,
@@ -139,7 +139,7 @@ def task_of(name: str, classes: int, mode: Mode, widths: Mapping[str, int], rows
     )
     if mode is Mode.UNPROTECTED:
         return task
-    noise = Adaptive.published_noise(chosen.per_release, settings.DELTA)
+    noise = AdaptiveTask.published_noise(chosen.per_release, settings.DELTA)
     return replace(
         task, noise=noise, rescale=mode in (Mode.RESCALED, Mode.BOTH), adjust=mode in (Mode.ADJUSTED, Mode.BOTH)
     )
@@ -167,9 +167,9 @@ def _learned(
         task = replace(task, rate=chosen.open_rate, batches=max(1, len(labels) // batch))
     head = SoftmaxHead(labels, sum(widths.values()), case.classes, rate=task.rate)
     learned = Learned(task, encoders, head)
-    over = {party: OverRows(encoder, parts[party]) for party, encoder in encoders.items()}
+    over = {party: RowEncoder(encoder, parts[party]) for party, encoder in encoders.items()}
     said = None if after_epoch is None else (lambda _: after_epoch(learned))
-    programs.reference(over, head, task, stream(seed, 0).bytes(KEY_BYTES), _noise(seed), after_epoch=said)
+    adaptive_programs.reference(over, head, task, stream(seed, 0).bytes(KEY_BYTES), _noise(seed), after_epoch=said)
     return learned
 
 
@@ -179,7 +179,7 @@ def _noise(seed: int) -> NoiseSampler:
     return lambda name, variance, count: np.rint(chance.normal(0, math.sqrt(variance), count)).astype(np.int64)
 
 
-def _batches(rows: int, task: Adaptive) -> Iterator[slice]:
+def _batches(rows: int, task: AdaptiveTask) -> Iterator[slice]:
     """Blocks of about as many rows as a batch of training has."""
     size = max(2, task.rows // task.batches)
     ends = [*range(size, rows - size // 2, size), rows]

@@ -8,15 +8,15 @@ from typing import Literal
 import numpy as np
 from scipy.special import softmax
 
-from colonnade.kinds.synthesis.mixture.cells import Cells
+from colonnade.kinds.synthesis.mixture.components import RowStatistics
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
-from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.mixture_model import Matrix, MixtureModel
 
 Clipping = Literal["local", "joint"]
 
 
 def noiseless_sums(
-    model: MixtureModel, rows: Sequence[Cells], parameters: Matrix, clips: Sequence[float], clipping: Clipping
+    model: MixtureModel, rows: Sequence[RowStatistics], parameters: Matrix, clips: Sequence[float], clipping: Clipping
 ) -> Matrix:
     """The sums that a round opens, before noise, (K, ``model.width``): of responsibilities and of derivatives.
 
@@ -42,7 +42,7 @@ def noiseless_sums(
 
 
 def centralised(
-    rows: Sequence[Cells],
+    rows: Sequence[RowStatistics],
     learner: VariationalLearner,
     *,
     clips: Sequence[float],

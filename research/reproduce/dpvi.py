@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from colonnade.kinds.synthesis.mixture.task import Mixture
+from colonnade.kinds.synthesis.mixture.task import MixtureTask
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon, log_gaussian_deltas
 from colonnade.privacy.statement import Statement
 from research.reproduce import mixture_utility, mixtures
@@ -56,7 +56,7 @@ def dpvi(options: Options) -> Iterator[Row]:
     yield from mixture_utility.utility(options)
 
 
-def prices(of: Census, plan: Mixture) -> Iterator[Row]:
+def prices(of: Census, plan: MixtureTask) -> Iterator[Row]:
     """What the rounds cost the analyst and a party, with the paper's noise and with the least that keeps epsilon 1."""
     group = Group("DPVI Sec. 6.1", "Adult", f"{plan.rounds} rounds", "delta", "epsilon")
     for what, printed in (("the analyst", 1.0), ("a party, at least", 26.0), ("a party, at most", 3000.0)):

@@ -14,15 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from colonnade.kinds.synthesis.mixture.cells import Cells
-from colonnade.kinds.synthesis.mixture.components import OwnComponents
-from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
+from colonnade.kinds.synthesis.mixture.components import ColumnStatistics, OwnComponents, RowStatistics
 from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, VariationalLearner
-from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel, Posterior
-from colonnade.kinds.synthesis.mixture.starting import start_from
-from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
-from colonnade.kinds.synthesis.mixture.task import Mixture, Part
-from colonnade.kinds.synthesis.products import Products
+from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, Matrix, MixtureModel, ParameterPosterior
+from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
+from colonnade.kinds.synthesis.mixture.warm_start import start_from
+from colonnade.kinds.synthesis.product_mixture import ProductMixture
 from colonnade.models.planner import Roster
 from colonnade.privacy import Budget, Event
 from colonnade.privacy.calibrate import least_noise
@@ -100,18 +97,18 @@ class Coded:
         """Components over all parties' codes."""
         return MixtureModel([OwnComponents(schema) for schema in self.schemas.values()], components)
 
-    def plan(self, method: Method, epsilon: float, before: tuple[Event, ...] = ()) -> Mixture:
+    def plan(self, method: Method, epsilon: float, before: tuple[Event, ...] = ()) -> MixtureTask:
         """The rounds of a method with the least noise that keeps epsilon for the analyst, other events included."""
         em = method == "EM"
         model = self.model(COMPONENTS)
-        owns = [OwnStatistics(own) for own in model.owns]
+        owns = [ColumnStatistics(own) for own in model.owns]
         parts = tuple(
-            Part(party, schema.encoded_names, own.width, own.bound if em else DPVI_CLIP)
+            MixturePart(party, schema.encoded_names, own.width, own.bound if em else DPVI_CLIP)
             for (party, schema), own in zip(self.schemas.items(), owns, strict=True)
         )
         trust, rows = Roster.of(self.bench.train.schemas).trust, len(self.bench.codes)
         batch, rounds = (rows, self.em_rounds) if em else (DPVI_BATCH, self.dpvi_rounds)
-        draft = Mixture(
+        draft = MixtureTask(
             parts, model.components, trust, "all" if em else "poisson", rows, batch, rounds, len(parts),
             "statistics" if em else "derivatives", vector_bits=12,
         )  # fmt: skip
@@ -123,11 +120,11 @@ class Coded:
         )
         return draft.with_noise(noise)
 
-    def started(self, products: Products, components: int) -> Matrix:
+    def started(self, products: ProductMixture, components: int) -> Matrix:
         """The parameters of a mixture that is close to a fit to marginals."""
         return start_from(self.model(components), products.weights, products.tables, [_Values()] * len(products.tables))
 
-    def fitted(self, method: Method, plan: Mixture, seed: int, start: Matrix | None = None) -> FittedMixture:
+    def fitted(self, method: Method, plan: MixtureTask, seed: int, start: Matrix | None = None) -> FittedMixture:
         """What the rounds would publish."""
         model = self.model(plan.components)
         begin = model.start(stream(seed, "mixture start")) if start is None else start
@@ -137,8 +134,14 @@ class Coded:
         return FittedMixture(tuple(self.schemas), model, run(model, cells, plan, seed, begin, rng))
 
     def _em(
-        self, model: MixtureModel, cells: list[Cells], plan: Mixture, seed: int, start: Matrix, rng: np.random.Generator
-    ) -> Posterior:
+        self,
+        model: MixtureModel,
+        cells: list[RowStatistics],
+        plan: MixtureTask,
+        seed: int,
+        start: Matrix,
+        rng: np.random.Generator,
+    ) -> ParameterPosterior:
         learned = ExpectationLearner(tuple(self.schemas), model, start, plan.noise_std)
         held = [own.read(rows) for own, rows in zip(learned.statistics, self.rows.values(), strict=True)]
         for _ in range(plan.rounds):
@@ -147,8 +150,14 @@ class Coded:
         return learned.posterior
 
     def _dpvi(
-        self, model: MixtureModel, cells: list[Cells], plan: Mixture, seed: int, start: Matrix, rng: np.random.Generator
-    ) -> Posterior:
+        self,
+        model: MixtureModel,
+        cells: list[RowStatistics],
+        plan: MixtureTask,
+        seed: int,
+        start: Matrix,
+        rng: np.random.Generator,
+    ) -> ParameterPosterior:
         state = VariationalLearner(
             tuple(self.schemas), model, start, stream(seed, "mixture draws"),
             rate=plan.batch / plan.rows, rounds=plan.rounds, learning_rate=DPVI_RATE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from colonnade.kinds.synthesis.products import Products
+from colonnade.kinds.synthesis.product_mixture import ProductMixture
 from colonnade.models.planner import Roster
 from colonnade.privacy import Event
 from research.reproduce.chance import stream
@@ -102,7 +102,7 @@ def one_start(coded: Coded, epsilon: float, seed: int) -> Iterator[tuple[str, tu
             yield name, _worth(coded, costs, coded.table(mixture, seed), epsilon, seed)
 
 
-def marginals(of: Bench, epsilon: float, seed: int) -> tuple[Products, tuple[Event, ...], object]:
+def marginals(of: Bench, epsilon: float, seed: int) -> tuple[ProductMixture, tuple[Event, ...], object]:
     """A fit to noisy marginals, what they cost, and a table from it."""
     roster = Roster.of(of.train.schemas)
     model = WAYS[0].synthesizer(of, epsilon)

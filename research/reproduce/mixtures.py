@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture import programs
-from colonnade.kinds.synthesis.mixture.cells import Cells
-from colonnade.kinds.synthesis.mixture.components import OwnComponents
+from colonnade.kinds.synthesis.mixture.components import OwnComponents, RowStatistics
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
-from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
-from colonnade.kinds.synthesis.mixture.task import Mixture, Part
+from colonnade.kinds.synthesis.mixture.mixture_model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
 from colonnade.models.federation import Federation, Party
 from colonnade.models.planner import Roster
 from colonnade.privacy import Budget
@@ -64,12 +63,12 @@ class Census:
         return MixtureModel(owns, COMPONENTS)
 
     @cached_property
-    def cells(self) -> list[Cells]:
+    def cells(self) -> list[RowStatistics]:
         """What the components look at in the rows to learn from."""
         return [own.read(self.held[name]) for own, name in zip(self.model.owns, self.train.parties, strict=True)]
 
     @cached_property
-    def tests(self) -> list[Cells]:
+    def tests(self) -> list[RowStatistics]:
         """The same of the test people."""
         tables = self.test.tables()
         return [own.read(tables[name].matrix()) for own, name in zip(self.model.owns, self.test.parties, strict=True)]
@@ -78,14 +77,14 @@ class Census:
         """The negative log-likelihood of a test person."""
         return float(-self.model.log_likelihood(self.tests, parameters).mean())
 
-    def plan(self, rounds: int, epsilon: float = 1.0, multiple: float | None = None) -> Mixture:
+    def plan(self, rounds: int, epsilon: float = 1.0, multiple: float | None = None) -> MixtureTask:
         """Drawn batches, with the noise that keeps epsilon for the analyst, or so many times the sensitivity."""
         parts = tuple(
-            Part(name, schema.encoded_names, own.width, CLIP)
+            MixturePart(name, schema.encoded_names, own.width, CLIP)
             for (name, schema), own in zip(self.train.schemas.items(), self.model.owns, strict=True)
         )
         trust, rows = Roster.of(self.train.schemas).trust, self.train.rows
-        draft = Mixture(parts, COMPONENTS, trust, "poisson", rows, BATCH, rounds, 2, "derivatives")
+        draft = MixtureTask(parts, COMPONENTS, trust, "poisson", rows, BATCH, rounds, 2, "derivatives")
         if multiple is None:
             return draft.calibrate([Budget("analyst", epsilon, DELTA)])
         return replace(draft, noise=draft.additive.least_scale(multiple, draft.sensitivity))
@@ -112,7 +111,7 @@ def _complete(data: Dataset) -> Dataset:
 class Watched(VariationalLearner):
     """A learner that notes what its parameters are worth on test people, at some rounds."""
 
-    def __init__(self, of: Census, plan: Mixture, seed: int, run: int) -> None:
+    def __init__(self, of: Census, plan: MixtureTask, seed: int, run: int) -> None:
         super().__init__(
             of.train.parties,
             of.model,
@@ -140,14 +139,14 @@ def marks(rounds: int) -> tuple[int, ...]:
     )
 
 
-def in_integers(of: Census, plan: Mixture, seed: int, run: int, *, renormalised: bool = True) -> Marks:
+def in_integers(of: Census, plan: MixtureTask, seed: int, run: int, *, renormalised: bool = True) -> Marks:
     """The protocol's integers, batches and noise, computed in one place."""
     learner = Watched(of, plan, seed, run)
     programs.simulate(of.held, plan, learner, stream(seed, "mixture noise", run), renormalised=renormalised)
     return learner.seen
 
 
-def in_floats(of: Census, plan: Mixture, seed: int, run: int, clipping: Clipping = "local") -> Marks:
+def in_floats(of: Census, plan: MixtureTask, seed: int, run: int, clipping: Clipping = "local") -> Marks:
     """The same algorithm on unpartitioned floats, with noise in the same multiple of its sensitivity."""
     multiple = plan.additive.multiple_of(plan.sensitivity)
     clips = [part.clip for part in plan.parts] if clipping == "local" else [1.0]
@@ -158,7 +157,7 @@ def in_floats(of: Census, plan: Mixture, seed: int, run: int, clipping: Clipping
     return learner.seen
 
 
-def on_shares(of: Census, plan: Mixture, seed: int, run: int) -> Marks:
+def on_shares(of: Census, plan: MixtureTask, seed: int, run: int) -> Marks:
     """The protocol itself: every party and the coordinator in a thread, all arithmetic on shares."""
     parties = [Party(n, of.train.arrow[n], schema=of.train.schemas[n], id=PERSON_ID) for n in of.train.parties]
     found = Federation(parties).run(plan, *_programs(plan, lambda: Watched(of, plan, seed, run)))
@@ -166,7 +165,7 @@ def on_shares(of: Census, plan: Mixture, seed: int, run: int) -> Marks:
     return list(learner.seen)
 
 
-def _programs(plan: Mixture, make: Callable[[], Watched]) -> tuple[Callable[..., Watched], Callable[..., Watched]]:
+def _programs(plan: MixtureTask, make: Callable[[], Watched]) -> tuple[Callable[..., Watched], Callable[..., Watched]]:
     return (
         lambda me, table: programs.owner(me, table, plan, make()),
         lambda me: programs.coordinator(me, plan, make()),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import DatasetError
-from colonnade.kinds.synthesis.comparable import Comparable, Side, comparable
+from colonnade.kinds.synthesis.table_comparison import CommonColumns, ComparedTable, make_comparable
 from colonnade.tables.coding import Coding, build_coding
 from colonnade.tables.columns import Column, Number, category, number
 from colonnade.tables.datasets import Dataset
@@ -123,7 +123,7 @@ class Bench:
         """All columns of the training and of the test people side by side, as published: for the evaluation."""
         return _joined(self.train), _joined(self.test)
 
-    def compared(self, synthetic: Any) -> tuple[Comparable, tuple[Side, ...]]:
+    def compared(self, synthetic: Any) -> tuple[CommonColumns, tuple[ComparedTable, ...]]:
         """The training people, a synthetic table and the test people, by the public bins."""
         edges = {
             column.name: column.edges
@@ -131,7 +131,7 @@ class Bench:
             for column in coding.columns
             if column.edges is not None
         }
-        return comparable(self.real[0], synthetic, self.real[1], edges=edges)
+        return make_comparable(self.real[0], synthetic, self.real[1], edges=edges)
 
 
 def bench(name: str, folder: Path | None = None, rows: int | None = None) -> Bench:

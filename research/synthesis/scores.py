@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.kinds.synthesis.distances import total_variation
-from colonnade.kinds.synthesis.usefulness import scores
+from colonnade.kinds.synthesis.quality import score_learners
+from colonnade.kinds.synthesis.table_comparison import total_variation
 from research.synthesis.layouts import Bench
 
 
@@ -33,7 +33,7 @@ def scored(bench: Bench, synthetic: Any, method: str, epsilon: float, seed: int)
     common, (train, made_up, test) = bench.compared(synthetic)
     pairs = list(combinations(range(len(common.names)), 2))
     two_way = float(np.mean([total_variation(train.codes, made_up.codes, pair, common.sizes) for pair in pairs]))
-    for model, found in scores(common, made_up, test, common.place(bench.label)).items():
+    for model, found in score_learners(common, made_up, test, common.index_of(bench.label)).items():
         yield Score(bench.name, method, epsilon, seed, model, found["accuracy"], found["auc"], two_way)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from colonnade.audit import Game
-from colonnade.kinds.split.adaptive.rescaling import Pairs, clip_rows, stretch
+from colonnade.kinds.split.adaptive_losses import EmbeddingPairs, clip_rows, stretch_factor
 from colonnade.kinds.split.audit import (
     EmbeddingSampler,
     EncodedPeople,
@@ -19,10 +19,9 @@ from colonnade.kinds.split.audit import (
     TrainedFeatureSampler,
     people_of,
 )
-from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
-from colonnade.kinds.split.embeddings.task import GRADIENT_BITS
-from colonnade.kinds.split.embeddings.updates import Drawn
-from colonnade.kinds.split.encoders import Encoder, OverRows, Trainable
+from colonnade.kinds.split.embedding_task import GRADIENT_BITS
+from colonnade.kinds.split.encoders import Encoder, RowEncoder, TrainableEncoder
+from colonnade.kinds.split.private_training import Matrix, NoiseDraw, Places, RowLearner
 from colonnade.protocols.iteration import NoiseSampler
 from colonnade.randomness import Stream
 from research.twins.broken import EVERY_EPOCH, HALF, TO_PARTY, as_analyst, charged_once, in_sampler, quieter
@@ -50,7 +49,7 @@ class Stretched(EmbeddingSampler):
         batch[:, 0] = sender.clip * (1 - _NEAR * np.arange(_PEOPLE) / _PEOPLE)
         batch[0, 0] = sign * sender.clip
         clipped = clip_rows(batch, sender.clip)
-        whole = task.grid.quantise(stretch(Pairs.of(clipped), sender.clip) * clipped).ravel()
+        whole = task.grid.quantise(stretch_factor(EmbeddingPairs.of(clipped), sender.clip) * clipped).ravel()
         for variance in map(round, self.variances(name)):
             yield (whole + draw(name, variance, count * whole.size).reshape(count, -1)).astype(np.float64)
 
@@ -69,7 +68,7 @@ class OverAndOver(EmbeddingSampler):
 class SilentUpdates(EmbeddingSampler):
     """Updates of the encoder without noise."""
 
-    def summed(self, learner: Learner, places: Places, slopes: Matrix, clip: float, draw: Drawn) -> Floats:
+    def summed(self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Floats:
         """The sum of clipped gradients, in every run the same."""
         return super().summed(learner, places, slopes, clip, lambda numbers: 0 * draw(numbers))
 
@@ -83,7 +82,7 @@ class SilentUpdates(EmbeddingSampler):
 class UnboundedGradients(EmbeddingSampler):
     """Updates of the encoder whose gradients nobody clipped one by one."""
 
-    def summed(self, learner: Learner, places: Places, slopes: Matrix, clip: float, draw: Drawn) -> Floats:
+    def summed(self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Floats:
         """The sum of all gradients, with the noise that is meant for clipped ones."""
         noise = draw(learner.parameters) * (clip / (1 << GRADIENT_BITS))
         return np.asarray(learner.pull_back(places, slopes) + noise)
@@ -105,9 +104,9 @@ class TrainedInSecret(FeatureMomentSampler):
     def encoder(self, party: str, people: EncodedPeople) -> Encoder:
         """The party's encoder, after a long step along the sum of its gradients."""
         encoder = super().encoder(party, people)
-        if isinstance(encoder, Trainable):
+        if isinstance(encoder, TrainableEncoder):
             rows, everybody = people.rows(party), np.arange(len(people.classes))
-            learner, slopes = OverRows(encoder, rows), np.repeat(rows[:, :1], encoder.width, axis=1)
+            learner, slopes = RowEncoder(encoder, rows), np.repeat(rows[:, :1], encoder.width, axis=1)
             learner.move(-_RATE * learner.pull_back(everybody, slopes))
         return encoder
 

@@ -24,9 +24,8 @@ from colonnade.kinds.glm import fits, programs as exchange
 from colonnade.kinds.glm.audit import steps_of
 from colonnade.kinds.glm.kept_scores import NewRows, ScoreSender
 from colonnade.kinds.prediction.scores.programs import OwnScoreParts
-from colonnade.kinds.split.adaptive import programs as adaptive
-from colonnade.kinds.synthesis import mixing
-from colonnade.kinds.synthesis.mixture import programs as mixture_programs
+from colonnade.kinds.split import adaptive_programs as adaptive
+from colonnade.kinds.synthesis.mixture import planning, programs as mixture_programs
 from colonnade.models.federation import Roster
 from colonnade.privacy.noise_laws import DEFAULT_LAW
 from colonnade.tables import Schema, category, flag, number
@@ -245,11 +244,11 @@ class Learned:
 
     @staticmethod
     def owner(me, rows, task):
-        return mixture_programs.owner(me, rows, task, mixing.learner_of(task))
+        return mixture_programs.owner(me, rows, task, planning.make_learner(task))
 
     @staticmethod
     def coordinator(me, task):
-        return mixture_programs.coordinator(me, task, mixing.learner_of(task))
+        return mixture_programs.coordinator(me, task, planning.make_learner(task))
 
 
 PATCHY = Schema(
@@ -277,11 +276,11 @@ PLACES = ["age", "city", "sort"]
 )
 def test_a_missing_cell_changes_no_message_size_or_call(name: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody lacks a cell in the first table; in the second one person does, or has one that is none of its values."""
-    settings = mixing.Settings(
+    settings = planning.MixtureSettings(
         rows=40, components=3, inference="variational", rounds=2, batch=10, sampling="poisson", clip=1.0,
         clipping="local", learning_rate=0.02, families={}, law=DEFAULT_LAW, rows_at_most=1000,
     )  # fmt: skip
-    task = mixing.draft(
+    task = planning.draft_mixture(
         replace(settings, **LEARNED[name]), Roster.of(dict.fromkeys(("bank", "shop", "clinic"), PATCHY))
     )
     rng, count, held = np.random.default_rng(5), 30, {}

@@ -23,7 +23,7 @@ from colonnade.kinds.prediction import on_demand
 from colonnade.kinds.prediction.quantised_answers import programs as levels
 from colonnade.kinds.prediction.scores import programs as scores
 from colonnade.kinds.regression import programs as gradients
-from colonnade.kinds.split.adaptive import programs as adaptive
+from colonnade.kinds.split import adaptive_programs as adaptive
 from colonnade.kinds.tables import programs as marginals
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine

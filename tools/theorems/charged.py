@@ -17,12 +17,12 @@ _SCORES = "colonnade.kinds.prediction.scores.task:Scores"
 _LEVELS = "colonnade.kinds.prediction.quantised_answers.task:QuantisedAnswers"
 _MARGINALS = "colonnade.kinds.tables.task:Marginals"
 _STAGED = "colonnade.kinds.tables.stages:StagedMarginals"
-_MIXTURE = "colonnade.kinds.synthesis.mixture.task:Mixture"
-_STARTED = "colonnade.kinds.synthesis.mixture.started:StartedMixture"
+_MIXTURE = "colonnade.kinds.synthesis.mixture.task:MixtureTask"
+_STARTED = "colonnade.kinds.synthesis.mixture.warm_start:WarmStartedMixture"
 _CHARGED = "colonnade.protocols.moments.task:ChargedMoments"
-_EMBEDDINGS = "colonnade.kinds.split.embeddings.task:Embeddings"
-_NEW = "colonnade.kinds.split.embeddings.task:NewEmbeddings"
-_ADAPTIVE = "colonnade.kinds.split.adaptive.task:Adaptive"
+_EMBEDDINGS = "colonnade.kinds.split.embedding_task:EmbeddingTask"
+_NEW = "colonnade.kinds.split.embedding_task:NewEmbeddingTask"
+_ADAPTIVE = "colonnade.kinds.split.adaptive_task:AdaptiveTask"
 _SKETCH = "colonnade.kinds.sketch.model:SketchTask"
 
 _NORMAL = "colonnade.protocols.moments.sensitivity:normal_release"
@@ -137,8 +137,8 @@ _SUMS = Links(
     ),
     (
         "colonnade.kinds.synthesis.sensitivity:mixture_sensitivity",
-        "colonnade.kinds.synthesis.mixture.task:Mixture.sensitivity",
-        "colonnade.kinds.synthesis.mixture.task:Mixture.distance",
+        "colonnade.kinds.synthesis.mixture.task:MixtureTask.sensitivity",
+        "colonnade.kinds.synthesis.mixture.task:MixtureTask.distance",
     ),
     (
         "tests/kinds/synthesis/mixture/test_prices.py::test_no_row_contributes_more",
@@ -149,7 +149,7 @@ _SUMS = Links(
 )
 _TOLD = Links(
     ("embedding-releases#2-the-theorem|Theorem", "embedding-releases#3-three-schedules"),
-    ("colonnade.kinds.split.embeddings.schedule:moved_square",),
+    ("colonnade.kinds.split.embedding_task:squared_movement",),
     (
         "tests/kinds/split/embeddings/test_embeddings_task.py::test_an_embedding_moves_by_twice_its_clip_in_whole_numbers",
         "tests/kinds/split/test_audit.py::test_no_embedding_moves_further_than_is_charged",
@@ -484,7 +484,7 @@ CHARGED = (
             (
                 "colonnade.kinds.split.private_training:PrivateTraining.square",
                 "colonnade.kinds.split.private_training:PrivateTraining.absent_square",
-                "colonnade.kinds.split.embeddings.gradients:whole_rows",
+                "colonnade.kinds.split.private_training:cut_rows",
             ),
             (
                 "tests/kinds/split/test_private_training.py::test_no_product_is_ever_longer_than_the_radius",
@@ -519,7 +519,7 @@ CHARGED = (
         f"{_EMBEDDINGS}._event",
         Links(
             ("embedding-releases#2-the-theorem|Theorem", "private-updates#1-one-update"),
-            ("colonnade.kinds.split.embeddings.schedule:moved_square", f"{_EMBEDDINGS}.update_event"),
+            ("colonnade.kinds.split.embedding_task:squared_movement", f"{_EMBEDDINGS}.update_event"),
             (
                 "tests/kinds/split/test_audit.py::test_no_gradient_moves_a_sum_further_than_is_charged",
                 "tests/kinds/split/embeddings/test_embeddings_task.py::"

@@ -264,7 +264,7 @@ FIGURES = (
             ),
             (
                 "colonnade.privacy.accountant:ShiftedProfile",
-                "colonnade.kinds.synthesis.mixture.task:Mixture.distance",
+                "colonnade.kinds.synthesis.mixture.task:MixtureTask.distance",
                 "colonnade.protocols.committee_task:CommitteeTask.shown_by_proofs",
             ),
             (
@@ -391,7 +391,7 @@ FIGURES = (
         Links(
             ("embedding-releases#2-the-theorem|Theorem", "embeddings-as-published#what-it-costs"),
             (
-                "colonnade.kinds.split.adaptive.task:Adaptive.frozen_epsilon",
+                "colonnade.kinds.split.adaptive_task:AdaptiveTask.frozen_epsilon",
                 "colonnade.kinds.split.sensitivity:embeddings_mu_squared",
             ),
             (
@@ -546,9 +546,11 @@ PRINTED = (
     Printed("colonnade.kinds.glm.preflight:_cells", "a table of promises", ("guarantees", "rounding")),
     Printed("colonnade.kinds.glm.preflight:Guarantees.to_dict", "the same in a record", ("guarantees",)),
     Printed(
-        "colonnade.kinds.split.as_published:AsPublished.details", "as published, not proven", ("frozen", "rounding")
+        "colonnade.kinds.split.published_strategy:PublishedStrategy.details",
+        "as published, not proven",
+        ("frozen", "rounding"),
     ),
-    Printed("colonnade.kinds.split.as_published:facts", "the same in a record", ("frozen",)),
+    Printed("colonnade.kinds.split.published_strategy:facts", "the same in a record", ("frozen",)),
     # report
     Printed("colonnade.report.wording:epsilon", "every epsilon of a report and of the console", ("rounding",)),
     Printed("colonnade.report.page:_figures", "the largest epsilon, at the top", _STUDY),
@@ -607,7 +609,7 @@ NO_FIGURE = {
     "colonnade.cli.initialise:prepare_trial": _ASKED,
     "colonnade.kinds.pca.evaluation:compare": _ASKED,
     "colonnade.kinds.regression.base:Regression.budgets": _REFUSED,
-    "colonnade.kinds.split.choice:": "names of parameters",
+    "colonnade.kinds.split.base:": "names of parameters",
     "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon": _REFUSED,
     "colonnade.privacy.observers:check_epsilon": _REFUSED,
     "colonnade.privacy.accounting.gaussian:gaussian_mu": _REFUSED,

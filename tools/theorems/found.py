@@ -21,7 +21,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from colonnade.audit import registry as audits
 from colonnade.errors import ColonnadeError
-from colonnade.kinds.split.embeddings.task import Embeddings, NewEmbeddings
+from colonnade.kinds.split.embedding_task import EmbeddingTask, NewEmbeddingTask
 from colonnade.models import registry
 from colonnade.privacy.events import Event, unwrap
 from colonnade.privacy.noise_laws import laws_by_event_kind
@@ -101,7 +101,7 @@ def tasks() -> tuple[Any, ...]:
     """All tasks from which events are read."""
     known = [study.task for study in _studies()]
     known += [subject.plan() for subject in audits.subjects()]
-    known += [_new_people(task) for task in known if type(task) is Embeddings]
+    known += [_new_people(task) for task in known if type(task) is EmbeddingTask]
     return tuple(way for task in known if isinstance(task, RevealingTask) for way in (task, *_other_ways(task)))
 
 
@@ -119,8 +119,8 @@ def _studies() -> Iterator[Study]:
         yield study
 
 
-def _new_people(task: Embeddings) -> NewEmbeddings:
-    return NewEmbeddings(task.trust, task.active, task.senders, task.rows, new="noised", model=task.model)
+def _new_people(task: EmbeddingTask) -> NewEmbeddingTask:
+    return NewEmbeddingTask(task.trust, task.active, task.senders, task.rows, new="noised", model=task.model)
 
 
 def _other_ways(task: Any) -> Iterator[Any]:

@@ -104,7 +104,7 @@ _ROWS = (
         "synthesis.report:SECTION",
         "tables.audit",
         "synthesis.audit",
-        quality="synthesis.report_quality",
+        quality="synthesis.quality_report",
     ),
     _ours(
         "split-classifier",

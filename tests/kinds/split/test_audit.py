@@ -31,12 +31,11 @@ from colonnade.audit.attacks.views import views_of
 from colonnade.audit.registry import judge, observers
 from colonnade.errors import StudyError
 from colonnade.kinds.pca.audit import MomentEntrySampler
+from colonnade.kinds.split import embedding_programs, private_training
 from colonnade.kinds.split.audit import EmbeddingSampler, TrainedFeatureSampler
-from colonnade.kinds.split.embeddings import programs, sides, updates
-from colonnade.kinds.split.embeddings.scaling import Scaling
-from colonnade.kinds.split.embeddings.sides import Passive
-from colonnade.kinds.split.embeddings.task import GRADIENT_BITS, Embeddings, NewEmbeddings, Sender
-from colonnade.kinds.split.encoders import Trainable, encoder_from
+from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingSide
+from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask, NewEmbeddingTask
+from colonnade.kinds.split.encoders import TrainableEncoder, encoder_from
 from colonnade.models import Roster
 from colonnade.models.new_rows import match_people
 from colonnade.privacy import Trust, epsilon, parse_budgets, views
@@ -55,10 +54,10 @@ AUDITS = VECTORS["audit_eps_lower_bounds"] | VECTORS["audit_profile"]
 RADIUS = 1 << GRADIENT_BITS
 
 
-def _task(**given: Any) -> Embeddings:
-    senders = given.pop("senders", (Sender("b", 2, 1.0, 2),))
+def _task(**given: Any) -> EmbeddingTask:
+    senders = given.pop("senders", (EmbeddingSender("b", 2, 1.0, 2),))
     owners = ("a", *(sender.owner for sender in senders))
-    return Embeddings(Trust(owners, (), 0), "a", senders, **{"rows": 4, "classes": 2} | given)
+    return EmbeddingTask(Trust(owners, (), 0), "a", senders, **{"rows": 4, "classes": 2} | given)
 
 
 OURS = {
@@ -93,10 +92,10 @@ def _anything(values: int, width: int) -> st.SearchStrategy[list[list[float]]]:
     return st.lists(st.lists(number, min_size=width, max_size=width), min_size=values, max_size=values)
 
 
-def _told(rows: Array, task: Embeddings, scaling: Scaling) -> Array:
+def _told(rows: Array, task: EmbeddingTask, scaling: EmbeddingScaling) -> Array:
     """What is told of these embeddings, before noise."""
     given = SimpleNamespace(width=rows.shape[1], embed=lambda places: rows[places])
-    side = Passive(given, "b", task, lambda name, variance, count: np.zeros(count, dtype=np.int64), scaling)
+    side = EmbeddingSide(given, "b", task, lambda name, variance, count: np.zeros(count, dtype=np.int64), scaling)
     return side.embeddings(np.arange(len(rows)))
 
 
@@ -109,9 +108,9 @@ def _claimed(event: Any) -> TableChange:
 def test_no_embedding_moves_further_than_is_charged(data: st.DataObject) -> None:
     width = data.draw(st.integers(1, 5))
     clip, bits = data.draw(st.floats(1e-2, 50)), data.draw(st.integers(8, 24))
-    task = _task(senders=(Sender("b", width, clip, 2),), bits=bits)
+    task = _task(senders=(EmbeddingSender("b", width, clip, 2),), bits=bits)
     centre = np.array(data.draw(st.lists(st.floats(-100, 100), min_size=width, max_size=width)))
-    scaling = Scaling(centre, data.draw(st.floats(1e-3, 1e9)))
+    scaling = EmbeddingScaling(centre, data.draw(st.floats(1e-3, 1e9)))
     before, after = (np.array(data.draw(_anything(2, width))) for _ in range(2))
     after[1] = before[1]
     claimed = _claimed(task.embedding_event("b"))
@@ -124,10 +123,10 @@ def test_no_embedding_moves_further_than_is_charged(data: st.DataObject) -> None
 @pytest.mark.parametrize("clip", [0.01, 7.3])
 def test_opposite_embeddings_move_nearly_as_far_as_is_charged(width: int, clip: float) -> None:
     rng = np.random.default_rng(width)
-    task = _task(senders=(Sender("b", width, clip, 2),), bits=20)
+    task = _task(senders=(EmbeddingSender("b", width, clip, 2),), bits=20)
     far = [np.eye(width)[:1], np.ones((1, width)), *rng.normal(size=(20, 1, width))]
     for factor in (1.0, 1e6):
-        for scaling in (Scaling.none(width), Scaling(np.full(width, 0.1 * clip), 50.0)):
+        for scaling in (EmbeddingScaling.none(width), EmbeddingScaling(np.full(width, 0.1 * clip), 50.0)):
             pairs = [(factor * clip * row, -factor * clip * row) for row in far]
             claimed = _claimed(task.embedding_event("b"))
             report = sensitivity_probe(partial(_told, task=task, scaling=scaling), pairs, claimed)
@@ -139,7 +138,9 @@ def _summed(given: tuple[Listed, Array], clip: float) -> Array:
     """The sum of clipped gradients in steps of their grid."""
     learner, slopes = given
     everybody = np.arange(len(learner.rows))
-    total = updates.noised_sum(learner, everybody, slopes, clip, lambda count: np.zeros(count, dtype=np.int64))
+    total = private_training.sum_with_noise(
+        learner, everybody, slopes, clip, lambda count: np.zeros(count, dtype=np.int64)
+    )
     return np.rint(total * (RADIUS / clip)).astype(np.int64)
 
 
@@ -193,7 +194,7 @@ def test_another_row_beside_it_changes_no_bit_of_an_embedding(kind: str) -> None
     first, second = encoder.embed(rows), encoder.embed(turned)
     assert np.array_equal(first[others], second[others])
     assert not np.array_equal(first[17], second[17])
-    if isinstance(encoder, Trainable):
+    if isinstance(encoder, TrainableEncoder):
         slopes = np.random.default_rng(2).normal(size=(301, encoder.width))
         found, other = (np.vstack(list(encoder.pull_back_each(each, slopes))) for each in (rows, turned))
         assert np.array_equal(found[others], other[others])
@@ -244,7 +245,7 @@ def test_games_are_about_what_the_study_does_and_twins_about_what_can_be_broken(
     once = replace(learning, epochs=1)
     assert "all epochs charged as one" not in [what for what, _ in twins("split-training", once)]
     published = SplitClassifier(label="bank.default", head="published", rows=100, per_release=1.0, epochs=2)
-    clear = NewEmbeddings(Trust(("a", "b"), (), 0), "a", (Sender("b", 2, 1.0),), 10, new="clear")
+    clear = NewEmbeddingTask(Trust(("a", "b"), (), 0), "a", (EmbeddingSender("b", 2, 1.0),), 10, new="clear")
     for nothing in (published.plan(roster("default")), clear):  # it promises nothing, so there is nothing to play for
         refused(StudyError, "ST014", subject, nothing)
     assert subject(replace(clear, new="noised")) == "split-embeddings"
@@ -254,7 +255,7 @@ def test_games_are_about_what_the_study_does_and_twins_about_what_can_be_broken(
     "given",
     [
         {"releases": 3},
-        {"stage": True, "senders": (Sender("b", 3, 0.2), Sender("c", 1, 5.0))},
+        {"stage": True, "senders": (EmbeddingSender("b", 3, 0.2), EmbeddingSender("c", 1, 5.0))},
         {"training": "labels", "epochs": 3, "label_odds": odds_of_epsilon(0.5), "classes": 10},
         {"training": "labels", "epochs": 2, "stage": True, "label_odds": odds_of_epsilon(2.0)},
         {"training": "rounds", "epochs": 2, "releases": 5, "label_odds": odds_of_epsilon(1.0), "stage": True},
@@ -269,7 +270,7 @@ def test_studies_of_every_kind_hold(given: dict[str, Any]) -> None:
         assert found.reach > (0.2 if game.part == "labels" else 0.5)
 
 
-REAL_NOISED: Any = Passive._noised
+REAL_NOISED: Any = EmbeddingSide._noised
 
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -279,22 +280,26 @@ WRONG: dict[str, tuple[str, int, Break]] = {
     "half the variance of embeddings": (
         "split-embeddings",
         0,
-        lambda patch: patch.setattr(Passive, "_noised", lambda side, places, v: REAL_NOISED(side, places, v // 2)),
+        lambda patch: patch.setattr(
+            EmbeddingSide, "_noised", lambda side, places, v: REAL_NOISED(side, places, v // 2)
+        ),
     ),
     "nothing is clipped again": (
         "split-embeddings",
         0,
-        lambda patch: patch.setattr(sides, "whole_within", lambda rows, radius: np.trunc(rows).astype(np.int64)),
+        lambda patch: patch.setattr(
+            embedding_programs, "clip_to_integers", lambda rows, radius: np.trunc(rows).astype(np.int64)
+        ),
     ),
     "gradients are not clipped": (
         "split-training",
         0,
-        lambda patch: patch.setattr(updates, "whole_sum", lambda *given: _unclipped(*given)),
+        lambda patch: patch.setattr(private_training, "sum_clipped_gradients", lambda *given: _unclipped(*given)),
     ),
     "labels are told as they are": (
         "split-training",
         1,
-        lambda patch: patch.setattr(programs, "randomised_response", lambda labels, *_: labels),
+        lambda patch: patch.setattr(embedding_programs, "randomised_response", lambda labels, *_: labels),
     ),
 }
 

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, DataError, StudyError
-from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
+from colonnade.kinds.split.encoders import RowEncoder, encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
 from tests.support.errors import raises, refused
 
 SPECS = {
@@ -74,7 +74,9 @@ def test_edges_are_what_they_say() -> None:
 def test_many_rows_are_embedded_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = encoder_from(SPECS["edges"], 24, seed=1)
     whole = encoder.embed(rows(50))
-    monkeypatch.setattr("colonnade.kinds.split.edges.blocks", lambda rows, each: [slice(0, 20), slice(20, 50)])
+    monkeypatch.setattr(
+        "colonnade.kinds.split.numpy_encoders.row_blocks", lambda rows, each: [slice(0, 20), slice(20, 50)]
+    )
     assert np.allclose(encoder.embed(rows(50)), whole, atol=1e-6)
 
 
@@ -102,13 +104,13 @@ def test_what_is_wrong_with_a_specification_is_said(spec: object, columns: int, 
 
 def test_rows_are_found_by_their_places_and_must_fit_the_encoder() -> None:
     for places in ([0, 3, 6], [2], [], [5, 4, 3], [0, 1, 3], [-1, 0], [8, 8], [1, 0, -1], [7, 8]):
-        found = OverRows(encoder_from({"kind": "linear"}, 24), rows()).embed(np.array(places, dtype=np.int64))
+        found = RowEncoder(encoder_from({"kind": "linear"}, 24), rows()).embed(np.array(places, dtype=np.int64))
         assert np.array_equal(found, rows()[np.array(places, dtype=np.int64)])
     encoder = encoder_from(SPECS["cosine"], 24)
     assert encoder_from(encoder, 24) is encoder
     refused(StudyError, "ST249", "24", "5", encoder_from, encoder, 5)
     refused(DataError, "DA086", "24", encoder.embed, rows(3, 5))
-    refused(ColonnadeError, "ST248", OverRows(encoder, rows()).pull_back, np.arange(2), np.zeros((2, 40)))
+    refused(ColonnadeError, "ST248", RowEncoder(encoder, rows()).pull_back, np.arange(2), np.zeros((2, 40)))
 
 
 # --- files

@@ -15,13 +15,25 @@ from colonnade.errors import DataError, ProtocolError, StudyError
 from colonnade.kinds.pca import programs as directions
 from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.kinds.split import private_training
-from colonnade.kinds.split.committee import Joint, embedded, of_one_length, simulate, suggested_width
-from colonnade.kinds.split.embeddings.heads import Statistics, chances, discriminant, of_classes, ridge
+from colonnade.kinds.split.committee_head import (
+    JointEmbeddings,
+    embed_scaled,
+    scale_to_length,
+    simulate,
+    suggested_width,
+)
 from colonnade.kinds.split.encoders import encoder_from
-from colonnade.kinds.split.heads import Head, Sums, head_from
-from colonnade.kinds.split.learned_heads import SoftmaxHead, TorchHead, fit, loss_and_pulls
-from colonnade.kinds.split.own_training import moments_after, planned, train_own
+from colonnade.kinds.split.heads import LabelledSums, LinearHead, fit_head
+from colonnade.kinds.split.noise_aware_heads import (
+    HeadStatistics,
+    class_statistics,
+    noisy_discriminant,
+    noisy_ridge,
+    response_chances,
+)
+from colonnade.kinds.split.owner_training import moments_after, plan_training, train_own
 from colonnade.kinds.split.private_training import PrivateTraining
+from colonnade.kinds.split.trained_heads import SoftmaxHead, TorchHead, fit_trained_head, loss_and_slopes
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
 from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import randomised_response
@@ -47,17 +59,17 @@ def clouds(rows: int = 4000, width: int = 6, classes: int = 3) -> tuple[np.ndarr
     return rng.normal(size=(rows, width)) @ shape + 2 * rng.normal(size=(classes, width))[labels], labels
 
 
-def sums_of(rows: np.ndarray, labels: np.ndarray, classes: int, noise: float = 0.0) -> Sums:
+def sums_of(rows: np.ndarray, labels: np.ndarray, classes: int, noise: float = 0.0) -> LabelledSums:
     joint = np.hstack([rows, np.eye(classes)[labels]])
     matrix = joint.T @ joint
     draw = np.random.default_rng(6).normal(size=matrix.shape) * noise
-    return Sums(matrix + np.triu(draw) + np.triu(draw, 1).T, np.full(matrix.shape, noise), classes)
+    return LabelledSums(matrix + np.triu(draw) + np.triu(draw, 1).T, np.full(matrix.shape, noise), classes)
 
 
 def test_heads_of_exact_sums_are_the_closed_forms() -> None:
     rows, labels = clouds()
     sums, flags, centred = sums_of(rows, labels, 3), np.eye(3)[labels], rows - rows.mean(axis=0)
-    head = head_from(sums, classes=3)
+    head = fit_head(sums, classes=3)
     means = np.stack([rows[labels == k].mean(axis=0) for k in range(3)])
     inverse = np.linalg.inv(sum(np.cov(rows[labels == k].T, bias=True) * (labels == k).mean() for k in range(3)))
     constants = np.log(flags.mean(axis=0)) - np.einsum("kd,de,ke->k", means, inverse, means) / 2
@@ -65,11 +77,11 @@ def test_heads_of_exact_sums_are_the_closed_forms() -> None:
     np.testing.assert_allclose(head.scores(rows), due, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(head.probabilities(rows).sum(axis=1), 1.0)
     for penalty in (25.0, 0.0):
-        plain = head_from(sums, classes=3, solver="ridge", ridge=penalty)
+        plain = fit_head(sums, classes=3, solver="ridge", ridge=penalty)
         due = np.linalg.solve(centred.T @ centred + penalty * np.eye(6), centred.T @ (flags - flags.mean(axis=0)))
         np.testing.assert_allclose(plain.scores(rows), centred @ due + flags.mean(axis=0), atol=1e-9)
         assert plain.facts["rows"] == pytest.approx(len(rows))
-    steep = head_from(sums, classes=3, solver="logistic")
+    steep = fit_head(sums, classes=3, solver="logistic")
     np.testing.assert_allclose(steep.scores(rows), steep.facts["slope"] * (plain.scores(rows) - 0.5), atol=1e-9)
     chosen, clipped = (np.clip(each.probabilities(rows), 1e-6, 1)[flags > 0] for each in (steep, plain))
     assert np.log(chosen).mean() > np.log(clipped).mean()
@@ -80,8 +92,8 @@ def test_a_number_is_predicted_by_least_squares_around_its_mean() -> None:
     rows = rng.normal(size=(3000, 5)) + 0.3
     label = np.clip(rows @ np.array([0.1, -0.2, 0.0, 0.1, 0.05]) + 0.1, -1, 1)
     joint = np.hstack([rows, label[:, None], np.full((3000, 1), 0.5)])
-    sums = Sums(joint.T @ joint, np.zeros((7, 7)), 1)
-    head = head_from(sums, classes=0, constant=0.5)
+    sums = LabelledSums(joint.T @ joint, np.zeros((7, 7)), 1)
+    head = fit_head(sums, classes=0, constant=0.5)
     due = np.linalg.lstsq(np.hstack([rows, np.ones((3000, 1))]), label, rcond=None)[0]
     np.testing.assert_allclose(head.weights[0], due[:-1], atol=1e-8)
     assert head.intercept[0] == pytest.approx(due[-1])
@@ -89,10 +101,10 @@ def test_a_number_is_predicted_by_least_squares_around_its_mean() -> None:
 
 def test_heads_that_make_no_sense_are_refused() -> None:
     sums = sums_of(*clouds(rows=50), 3)
-    refused(StudyError, "ST280", head_from, sums, classes=3, solver="forest")
-    refused(StudyError, "ST281", head_from, sums, classes=0, solver="discriminant")
-    refused(StudyError, "ST205", head_from, sums, classes=3, ridge=-1.0)
-    refused(ValueError, "VA067", Head, np.zeros((3, 2)), np.zeros(2), "ridge")
+    refused(StudyError, "ST280", fit_head, sums, classes=3, solver="forest")
+    refused(StudyError, "ST281", fit_head, sums, classes=0, solver="discriminant")
+    refused(StudyError, "ST205", fit_head, sums, classes=3, ridge=-1.0)
+    refused(ValueError, "VA067", LinearHead, np.zeros((3, 2)), np.zeros(2), "ridge")
 
 
 # --- over told embeddings, whose noise they know
@@ -120,32 +132,34 @@ def test_exact_queries_need_the_noise_subtracted_and_noised_ones_need_it_left() 
     new, truth = _classes(seed=2)
     rng, variance = np.random.default_rng(3), 0.25
     told, asked = (each + 0.5 * rng.normal(size=each.shape) for each in (rows, new))
-    silent = discriminant(rows, labels, 0.0, classes=2)
+    silent = noisy_discriminant(rows, labels, 0.0, classes=2)
     means = np.array([rows[labels == k].mean(axis=0) for k in range(2)])
     within = np.cov((rows - means[labels]).T, bias=True)
     assert silent.weights == pytest.approx(means @ np.linalg.inv(within), rel=1e-6)  # the linear discriminant
-    exact = discriminant(told, labels, variance, classes=2)
-    naive = discriminant(told, labels, 0.0, classes=2)
-    noised = discriminant(told, labels, variance, classes=2, query_variance=variance)
+    exact = noisy_discriminant(told, labels, variance, classes=2)
+    naive = noisy_discriminant(told, labels, 0.0, classes=2)
+    noised = noisy_discriminant(told, labels, variance, classes=2, query_variance=variance)
     best = _right(silent.scores(new), truth)
     assert best > 0.9
     assert _right(exact.scores(new), truth) > best - 0.03
     assert _right(naive.scores(new), truth) < best - 0.1
     assert _right(noised.scores(asked), truth) > _right(exact.scores(asked), truth) + 0.05
     assert noised.weights == pytest.approx(naive.weights, rel=1e-6)
-    beside = discriminant(told[:, :1], labels, variance, classes=2, own=rows[:, 1:] * 1e4)  # own columns have no noise
+    beside = noisy_discriminant(
+        told[:, :1], labels, variance, classes=2, own=rows[:, 1:] * 1e4
+    )  # own columns have no noise
     assert _right(beside.scores(new[:, :1], new[:, 1:] * 1e4), truth) > 0.9
 
 
 def test_more_noise_than_signal_gives_a_head_that_is_still_finite() -> None:
     rng = np.random.default_rng(6)
     told, labels = rng.normal(size=(50, 20)), rng.integers(0, 3, 50)
-    head = discriminant(told, labels, 2.0, classes=4)  # more is subtracted than there is, and one class is empty
+    head = noisy_discriminant(told, labels, 2.0, classes=4)  # more is subtracted than there is, and one class is empty
     assert np.isfinite(head.scores(told)).all()
     assert np.linalg.norm(head.weights) < 1e3
     rows, labels = clouds(rows=30)
     for solver in ("discriminant", "ridge", "logistic"):
-        head = head_from(sums_of(rows, labels, 3, noise=1e6), classes=3, solver=solver)
+        head = fit_head(sums_of(rows, labels, 3, noise=1e6), classes=3, solver=solver)
         assert np.isfinite([head.scores(rows), head.probabilities(rows)]).all()
         assert head.facts["raised"] > 0
 
@@ -157,23 +171,24 @@ def test_answers_of_randomised_response_are_corrected_by_their_known_chances() -
     rows = middles[labels] + rng.normal(size=(ROWS, 2))
     answers = randomised_response(labels, 3, Fraction(4), Stream(bytes(32)))
     truth, given = (
-        discriminant(rows, seen, 0.0, classes=3, odds=odds) for seen, odds in ((labels, None), (answers, Fraction(4)))
+        noisy_discriminant(rows, seen, 0.0, classes=3, odds=odds)
+        for seen, odds in ((labels, None), (answers, Fraction(4)))
     )
-    wrong = discriminant(rows, answers, 0.0, classes=3)
+    wrong = noisy_discriminant(rows, answers, 0.0, classes=3)
     assert given.weights == pytest.approx(truth.weights, abs=0.15)
     assert np.abs(wrong.weights - truth.weights).max() > 0.5
-    assert chances(3, Fraction(4)).sum(axis=0) == pytest.approx(np.ones(3))
-    refused(DataError, "DA115", discriminant, rows, answers, 0.0, classes=3, odds=Fraction(1))
+    assert response_chances(3, Fraction(4)).sum(axis=0) == pytest.approx(np.ones(3))
+    refused(DataError, "DA115", noisy_discriminant, rows, answers, 0.0, classes=3, odds=Fraction(1))
 
 
 def test_statistics_are_enough_for_new_rows_with_any_noise() -> None:
     rows, labels = _classes(2000)
-    kept = Statistics.of(of_classes(rows[:, :1], labels, 0.1, classes=2, own=rows[:, 1:]).arrays())
+    kept = HeadStatistics.of(class_statistics(rows[:, :1], labels, 0.1, classes=2, own=rows[:, 1:]).arrays())
     for noise in (0.0, 0.5):
-        head = discriminant(rows[:, :1], labels, 0.1, classes=2, own=rows[:, 1:], query_variance=noise)
+        head = noisy_discriminant(rows[:, :1], labels, 0.1, classes=2, own=rows[:, 1:], query_variance=noise)
         assert np.array_equal(kept.head(noise).weights, head.weights)
         assert np.array_equal(kept.head(noise).intercept, head.intercept)
-    refused(ValueError, "VA130", Statistics.of, kept.arrays() | {"centre": np.zeros(3)})
+    refused(ValueError, "VA130", HeadStatistics.of, kept.arrays() | {"centre": np.zeros(3)})
 
 
 def test_regression_on_noised_rows_is_not_flattened() -> None:
@@ -181,12 +196,12 @@ def test_regression_on_noised_rows_is_not_flattened() -> None:
     rows, slope = rng.normal(size=(ROWS, 3)) * [1.0, 2.0, 0.5] + 1.0, np.array([2.0, -1.0, 0.5])
     target = rows @ slope + 4.0 + 0.1 * rng.normal(size=ROWS)
     told = rows + rng.normal(size=rows.shape)
-    head = ridge(told, target, 1.0)
+    head = noisy_ridge(told, target, 1.0)
     assert head.weights[0] == pytest.approx(slope, abs=0.15)
     assert head.intercept[0] == pytest.approx(4.0, abs=0.2)
-    assert ridge(told, target, 0.0).weights[0, 0] == pytest.approx(1.0, abs=0.1)  # half of it
-    assert np.abs(ridge(rows, target, 0.0, penalty=1.0).weights[0]) == pytest.approx(np.abs(slope) / 2, rel=0.05)
-    half = ridge(told[:, :2], target, 1.0, own=rows[:, 2:])
+    assert noisy_ridge(told, target, 0.0).weights[0, 0] == pytest.approx(1.0, abs=0.1)  # half of it
+    assert np.abs(noisy_ridge(rows, target, 0.0, penalty=1.0).weights[0]) == pytest.approx(np.abs(slope) / 2, rel=0.05)
+    half = noisy_ridge(told[:, :2], target, 1.0, own=rows[:, 2:])
     assert half.weights[0, 2] == pytest.approx(0.5, abs=0.15)
 
 
@@ -215,7 +230,7 @@ def test_slopes_are_those_of_each_rows_own_loss_before_the_head_moves(kind: str,
     places, rows = np.array([7, 1, 12]), rng.standard_normal((3, 4))
 
     def losses(at: Any) -> Any:
-        return loss_and_pulls(head.scores(at), head.labels[places])[0]
+        return loss_and_slopes(head.scores(at), head.labels[places])[0]
 
     expected, size = np.empty((3, 4)), 1e-2
     for column in range(4):
@@ -235,13 +250,13 @@ def test_a_head_is_fitted_to_embeddings_that_do_not_change(kind: str) -> None:
     labels = rows @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(500)
     head = made(kind, labels, 3, 0, rate=0.05)
     assert sum(each.size for each in head.arrays().values()) == (4 if kind == "numpy" else 3 * 8 + 8 + 8 + 1)
-    assert fit(head, rows, epochs=30, batch=64) < 0.1
+    assert fit_trained_head(head, rows, epochs=30, batch=64) < 0.1
     assert np.corrcoef(head.scores(rows)[:, 0], labels)[0, 1] > 0.98
-    refused(StudyError, "ST291", fit, head, rows, epochs=0)
+    refused(StudyError, "ST291", fit_trained_head, head, rows, epochs=0)
 
 
 def test_scores_that_are_large_overflow_nothing_and_labels_must_be_classes() -> None:
-    losses, pulls = loss_and_pulls(np.array([[1e4, -1e4], [0.0, 1e4]]), np.array([1, 1]))
+    losses, pulls = loss_and_slopes(np.array([[1e4, -1e4], [0.0, 1e4]]), np.array([1, 1]))
     assert losses.tolist() == [2e4, 0.0]
     assert np.allclose(pulls, [[1, -1], [0, 0]])
     for labels in ([0, 3], [-1, 0], [0.5, 1.0], ["a", "b"]):
@@ -273,24 +288,24 @@ def encoders() -> dict[str, Any]:
     }
 
 
-def joint_of(classes: int = 3, **changes: Any) -> Joint:
-    return replace(Joint((("left", 12), ("right", 3)), "left", classes), **changes)
+def joint_of(classes: int = 3, **changes: Any) -> JointEmbeddings:
+    return replace(JointEmbeddings((("left", 12), ("right", 3)), "left", classes), **changes)
 
 
-def brought(joint: Joint, rows: dict[str, np.ndarray], labels: np.ndarray) -> dict[str, Any]:
+def brought(joint: JointEmbeddings, rows: dict[str, np.ndarray], labels: np.ndarray) -> dict[str, Any]:
     made, held = encoders(), {}
     for name, values in rows.items():
         held[name] = joint.rows(name, kit.Rows(values), made[name], labels if name == joint.label_party else None)
     return held
 
 
-def matrices(joint: Joint, rows: dict[str, np.ndarray], labels: np.ndarray) -> dict[str, np.ndarray]:
+def matrices(joint: JointEmbeddings, rows: dict[str, np.ndarray], labels: np.ndarray) -> dict[str, np.ndarray]:
     return {name: each.matrix() for name, each in brought(joint, rows, labels).items()}
 
 
 def together(rows: dict[str, np.ndarray]) -> np.ndarray:
     """Everybody's embeddings side by side."""
-    return np.hstack([embedded(each, rows[name]) for name, each in encoders().items()])
+    return np.hstack([embed_scaled(each, rows[name]) for name, each in encoders().items()])
 
 
 def test_rows_are_embeddings_of_one_length_and_the_label_with_its_weight() -> None:
@@ -348,19 +363,19 @@ def test_embeddings_are_checked() -> None:
     right = kit.Rows(rows["right"])
     refused(StudyError, "ST239", joint.rows, "right", right, made["left"])
     refused(StudyError, "ST240", "left", joint.rows, "right", right, made["right"], labels)
-    odd = of_one_length(np.array([[np.nan, 1.0, 0.0], [np.inf, 0.0, 0.0], [0.0, 2.0, 0.0]]))
+    odd = scale_to_length(np.array([[np.nan, 1.0, 0.0], [np.inf, 0.0, 0.0], [0.0, 2.0, 0.0]]))
     np.testing.assert_array_equal(odd, [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # nobody is refused
     made["left"].width = 11
-    refused(DataError, "DA085", embedded, made["left"], rows["left"])
+    refused(DataError, "DA085", embed_scaled, made["left"], rows["left"])
     made["left"].width = 12
     refused(DataError, "DA084", joint.rows("left", kit.Rows(rows["left"]), made["left"], np.append(labels, 0)).matrix)
-    assert not of_one_length(np.zeros((2, 3))).any()
-    np.testing.assert_allclose(np.linalg.norm(of_one_length(np.diag([1e-200, 1e200, 3.0])), axis=1), 1.0)
+    assert not scale_to_length(np.zeros((2, 3))).any()
+    np.testing.assert_allclose(np.linalg.norm(scale_to_length(np.diag([1e-200, 1e200, 3.0])), axis=1), 1.0)
 
 
 def test_layouts_that_make_no_sense_are_refused_and_more_people_suggest_wider_embeddings() -> None:
     for widths, label, classes in (((2, 0), "left", 2), ((2, 2), "middle", 2), ((2, 2), "left", 1), ((0,), "left", 2)):
-        refused(StudyError, "ST*", Joint, tuple(zip(("left", "right"), widths, strict=False)), label, classes)
+        refused(StudyError, "ST*", JointEmbeddings, tuple(zip(("left", "right"), widths, strict=False)), label, classes)
     few, many = (suggested_width(TRUST, parse_budgets(1.0, 1e-5, TRUST), 2, rows) for rows in (5_000, 60_000))
     assert 16 <= few < many <= 400
 
@@ -385,7 +400,7 @@ def test_enough_directions_give_the_head_of_all_moments(classes: int, monkeypatc
 
 
 def test_wide_embeddings_are_planned_with_directions_unless_members_are_hidden() -> None:
-    wide = Joint((("left", 1000), ("right", 1000)), "right", 3)
+    wide = JointEmbeddings((("left", 1000), ("right", 1000)), "right", 3)
     budgets = parse_budgets(1.0, 1e-5, TRUST)
     task = wide.plan(TRUST, budgets)
     assert isinstance(task, SubspaceIteration)
@@ -413,7 +428,7 @@ def test_rounds_through_shares_give_what_is_simulated_and_no_nonsense(exact: Non
 
 # --- an encoder that learned from the table before the head: its training is charged, and in nothing sent
 
-AFTER = Joint((("left", 2), ("right", 3)), "left", 3)
+AFTER = JointEmbeddings((("left", 2), ("right", 3)), "left", 3)
 
 
 def learner() -> Any:
@@ -422,7 +437,7 @@ def learner() -> Any:
 
 def plan(share: float = 0.3, budgets: Any = 1.0, **changes: Any) -> PrivateTraining:
     allowed = parse_budgets(budgets, 1e-5, TRUST)
-    return replace(planned(AFTER, learner().parameters, 300, TRUST, allowed, epochs=10, share=share), **changes)
+    return replace(plan_training(AFTER, learner().parameters, 300, TRUST, allowed, epochs=10, share=share), **changes)
 
 
 @pytest.mark.parametrize("budgets", [1.0, {"analyst": 1.0}, {"analyst": 8.0}])

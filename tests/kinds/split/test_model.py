@@ -18,11 +18,11 @@ import pytest
 
 from colonnade import Federation, Party, SplitClassifier, SplitRegressor, SplitScores
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.split import choice, kept as split_kept
-from colonnade.kinds.split.adaptive.rescaling import clip_rows
-from colonnade.kinds.split.adaptive.task import Adaptive
+from colonnade.kinds.split import base, encoders as split_kept
+from colonnade.kinds.split.adaptive_losses import clip_rows
+from colonnade.kinds.split.adaptive_task import AdaptiveTask
 from colonnade.kinds.split.base import own_encoder
-from colonnade.kinds.split.contract import Encoder
+from colonnade.kinds.split.encoder_base import Encoder
 from colonnade.kinds.split.encoders import encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
 from colonnade.models import Estimator, Roster
 from colonnade.privacy import Statement
@@ -313,8 +313,8 @@ def test_a_party_keeps_its_own_encoder_and_nobody_elses(tmp_path):
     shop, bank = (model.save_kept(tmp_path / f"{party}.npz", party) for party in ("shop", "bank"))
     refused(StudyError, "ST282", "bank", model.save_kept, shop, "bank")
     refused(StudyError, "ST266", "bank", "shop", model.save_kept, tmp_path / "x.npz")
-    assert split_kept.read(shop, model.digest).own.keys() == {"centre", "scale"}
-    assert "spread" in split_kept.read(bank, model.digest).own
+    assert split_kept.read_party_file(shop, model.digest).own.keys() == {"centre", "scale"}
+    assert "spread" in split_kept.read_party_file(bank, model.digest).own
     refused(StudyError, "ST284", simulated("embeddings", epsilon=3.0).load_kept, shop)
     for damage in (b"", b"PK", b"{}", b"\x00" * 100):
         shop.write_bytes(damage)
@@ -399,8 +399,8 @@ def planned(head: str, **more: object) -> Any:
 
 def test_a_parameter_of_another_head_is_refused_by_its_name():
     common = {"label", "delta", "head", "encoders", "width", "rows", "rows_at_most", "threshold"}
-    assert set(OTHER) == set(choice.BELONGS) == {*SplitClassifier.__dataclass_fields__} - common
-    for name, heads in choice.BELONGS.items():
+    assert set(OTHER) == set(base.HEADS_OF_PARAMETER) == {*SplitClassifier.__dataclass_fields__} - common
+    for name, heads in base.HEADS_OF_PARAMETER.items():
         for head in set(GIVEN) - set(heads):
             refused(StudyError, "ST231", name, head, planned, head, **{name: OTHER[name]})
 
@@ -460,7 +460,7 @@ def test_constants_reach_the_tasks():
         task = planned(head, constants=constants, **more)
         assert {name: getattr(task, name) for name in constants} == constants
     task = planned("published", constants={"delta": 0.01})
-    assert task.noise == Adaptive.published_noise(20.0, 0.01) < planned("published").noise
+    assert task.noise == AdaptiveTask.published_noise(20.0, 0.01) < planned("published").noise
 
 
 @pytest.mark.parametrize(

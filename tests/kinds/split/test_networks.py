@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, runs_code, to_bytes
+from colonnade.kinds.split.encoders import RowEncoder, encoder_from, from_bytes, runs_code, to_bytes
 from tests.kinds.split.test_encoders import changed
 from tests.support.errors import refused
 
@@ -48,7 +48,7 @@ def test_gradients_are_those_of_the_embedding_and_equal_seeds_and_files_give_equ
     for same in (second, again):
         assert np.array_equal(encoder.embed(rows()), same.embed(rows()))
     assert encoder.embed(rows()).dtype == np.float64
-    learner = OverRows(encoder, rows())
+    learner = RowEncoder(encoder, rows())
     places, slopes = np.array([5, 0, 3]), np.random.default_rng(1).standard_normal((3, 3))
     summed = learner.pull_back(places, slopes)
     each = np.vstack(list(learner.pull_back_each(places, slopes)))
@@ -67,13 +67,13 @@ def test_gradients_are_those_of_the_embedding_and_equal_seeds_and_files_give_equ
 def test_factors_give_the_gradients_of_a_linear_map_over_features_that_are_computed_once() -> None:
     encoder = encoder_from(SPECS["over"], 24, seed=0)
     encoder.move(np.ones(encoder.parameters))
-    whole, learner = encoder.embed(rows()), OverRows(encoder, rows())
+    whole, learner = encoder.embed(rows()), RowEncoder(encoder, rows())
     places, slopes = np.arange(7), np.random.default_rng(1).standard_normal((7, 3))
     factors = learner.factors(places, slopes)
     each = np.einsum("ni,nj->nij", *factors).reshape(7, -1)
     assert np.allclose(each, np.vstack(list(learner.pull_back_each(places, slopes))))
     assert np.allclose(np.linalg.norm(factors[0][:, :-1], axis=1), 1.0)
-    assert OverRows(encoder_from(SPECS["mlp"], 24), rows()).factors(places, slopes) is None
+    assert RowEncoder(encoder_from(SPECS["mlp"], 24), rows()).factors(places, slopes) is None
     encoder.below.embed = None
     assert np.allclose(learner.embed(places), whole)
 
@@ -126,7 +126,7 @@ def test_a_module_that_is_no_encoder_is_refused(module: Any, said: str) -> None:
 
 def test_batch_normalisation_has_no_gradients_of_one_row_and_what_is_not_finite_is_zero() -> None:
     encoder = encoder_from(nn.Sequential(nn.Linear(24, 3), nn.BatchNorm1d(3)), 24)
-    learner = OverRows(encoder, rows())  # frozen statistics do as they are
+    learner = RowEncoder(encoder, rows())  # frozen statistics do as they are
     refused(StudyError, "ST302", next, learner.pull_back_each(np.arange(3), np.ones((3, 3))))
     table = rows()
     table[2, 3] = np.inf

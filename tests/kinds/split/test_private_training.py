@@ -12,9 +12,16 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.kinds.split.embeddings.gradients import split_radius, whole_rows, whole_sum, whole_sum_of_products
-from colonnade.kinds.split.encoders import OverRows, encoder_from
-from colonnade.kinds.split.private_training import PrivateTraining, draw, train
+from colonnade.kinds.split.encoders import RowEncoder, encoder_from
+from colonnade.kinds.split.private_training import (
+    PrivateTraining,
+    cut_rows,
+    draw_noise,
+    split_radius,
+    sum_clipped_gradients,
+    sum_clipped_products,
+    train_encoder,
+)
 from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.accountant import epsilon
@@ -32,7 +39,9 @@ numbers = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 def summed(learner: Listed, clip: float, slopes: Matrix | None = None) -> NDArray[np.int64]:
     places = np.arange(len(learner.rows))
-    return whole_sum(learner, places, np.zeros((len(places), 1)) if slopes is None else slopes, clip, RADIUS)
+    return sum_clipped_gradients(
+        learner, places, np.zeros((len(places), 1)) if slopes is None else slopes, clip, RADIUS
+    )
 
 
 # --- sums of gradients: each person's part is within the radius, whatever the encoder gave
@@ -47,7 +56,7 @@ def squared(whole: Matrix) -> int:
 def test_no_row_is_ever_longer_than_the_radius(row: list[float], radius: int) -> None:
     for scale in (1.0, float(radius)):
         with np.errstate(over="ignore"):
-            found = whole_rows(np.array([row]) * scale, radius)[0]
+            found = cut_rows(np.array([row]) * scale, radius)[0]
         assert (found == np.trunc(found)).all()
         assert squared(found) <= radius**2
 
@@ -61,20 +70,20 @@ def test_no_row_is_ever_longer_than_the_radius(row: list[float], radius: int) ->
 @settings(max_examples=100, deadline=None)
 def test_no_product_is_ever_longer_than_the_radius(a: list[float], b: list[float], clip: float, radius: int) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
-        found = whole_sum_of_products(np.array([a]), np.array([b]), clip, radius)
+        found = sum_clipped_products(np.array([a]), np.array([b]), clip, radius)
     assert squared(found) <= radius**2
 
 
 def test_clipped_rows_reach_the_radius_and_none_goes_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is not merely kept: long rows are as long as it allows, short ones keep their length."""
     rows = np.random.default_rng(0).standard_normal((200, 50))
-    assert np.linalg.norm(whole_rows(rows * 1e12, RADIUS), axis=1).min() > 0.9999999 * RADIUS
+    assert np.linalg.norm(cut_rows(rows * 1e12, RADIUS), axis=1).min() > 0.9999999 * RADIUS
     short = rows / 20 / np.linalg.norm(rows, axis=1, keepdims=True) * RADIUS
-    assert np.abs(whole_rows(short, RADIUS) - short).max() < 1
-    products = [whole_sum_of_products(row[None], 1e9 * row[None, :3], 1.0, RADIUS) for row in rows[:20]]
+    assert np.abs(cut_rows(short, RADIUS) - short).max() < 1
+    products = [sum_clipped_products(row[None], 1e9 * row[None, :3], 1.0, RADIUS) for row in rows[:20]]
     assert min(squared(each) for each in products) > (0.999 * RADIUS) ** 2
-    monkeypatch.setattr("colonnade.kinds.split.embeddings.gradients._INSIDE", 1 + 2.0**-26)
-    found = whole_rows(np.array([[3.0 * RADIUS], [0.5 * RADIUS]]), RADIUS)
+    monkeypatch.setattr("colonnade.kinds.split.private_training._INSIDE_GRADIENT", 1 + 2.0**-26)
+    found = cut_rows(np.array([[3.0 * RADIUS], [0.5 * RADIUS]]), RADIUS)
     assert found.tolist() == [[0.0], [0.5 * RADIUS]]  # floats that promise too much cannot break the bound
     for radius in (1, 2, 3, 1000, 1 << 20, 1 << 29, 1 << 30):
         ours, theirs = split_radius(radius)
@@ -109,7 +118,7 @@ def test_sums_that_floats_cannot_hold_are_refused() -> None:
         CapacityError,
         "CA017",
         "8,388,608",
-        whole_sum,
+        sum_clipped_gradients,
         Listed(np.zeros((1, 2))),
         np.zeros(1 << 23, dtype=np.int64),
         np.zeros((1, 1)),
@@ -123,7 +132,7 @@ def test_sums_that_floats_cannot_hold_are_refused() -> None:
 
 def linear(table: Matrix, **more: Any) -> tuple[Any, PrivateTraining]:
     """A learner over rows of four columns, and a plan for it."""
-    learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4, seed=0), table)
+    learner = RowEncoder(encoder_from({"kind": "linear", "width": 3}, 4, seed=0), table)
     return learner, PrivateTraining(**{"owner": "bank", "rows": 10, "parameters": 15, "epochs": 1} | more)
 
 
@@ -133,20 +142,20 @@ def test_it_costs_as_many_releases_as_epochs_and_keeps_its_budget() -> None:
     assert (type(plan.event), plan.event.times, plan.event.event) == (RepeatedRelease, 7, once)
     assert once.dimension == 48
     assert float(embeddings_mu_squared(7, math.inf, math.sqrt(50))) == pytest.approx(7 / 50)
-    kept = plan.calibrated(TRUST, parse_budgets(1.0, 1e-5, TRUST))
+    kept = plan.calibrate(TRUST, parse_budgets(1.0, 1e-5, TRUST))
     assert 0.99 < epsilon(views(kept.events, Observer.party("shop"), TRUST), 1e-5).epsilon <= 1.0
     assert 0.26 < math.sqrt(7 * (1 << 20) / kept.noise) < 0.28  # mu of epsilon 1 and delta 1e-5
 
 
 def test_noise_has_the_variance_of_the_plan_and_moves_an_encoder_that_no_row_pulls() -> None:
     plan = PrivateTraining("bank", 10, 3, 1, noise=3 << 19)
-    drawn = draw(plan, 20_000, seeded(5)).astype(float)
+    drawn = draw_noise(plan, 20_000, seeded(5)).astype(float)
     assert plan.variance == 6 << 60
     assert abs((drawn**2).mean() / plan.variance - 1) < 0.06  # six deviations
     learner, plan = linear(np.zeros((50, 4)), rows=50, momentum=0.0, rate=1.0)
     before = learner.encoder.arrays()["offsets"].copy()
-    train(learner, lambda places, found: np.zeros_like(found), plan, seeded(2))
-    noise = draw(plan, learner.parameters, seeded(2)) * (plan.clip / (1 << 30)) / 50
+    train_encoder(learner, lambda places, found: np.zeros_like(found), plan, seeded(2))
+    noise = draw_noise(plan, learner.parameters, seeded(2)) * (plan.clip / (1 << 30)) / 50
     assert np.allclose(learner.encoder.arrays()["offsets"] - before, -noise[12:], atol=1e-12)
 
 
@@ -171,11 +180,18 @@ def test_without_a_person_one_batch_moves_by_that_persons_part() -> None:
     for present in (9, 8):
         learner, plan = linear(rows[:present], clip=0.5)
         before = learner.encoder.arrays()["offsets"].copy()
-        train(learner, lambda places, found: np.ones_like(found), plan, seeded(0), rows=present)
+        train_encoder(learner, lambda places, found: np.ones_like(found), plan, seeded(0), rows=present)
         sums.append((before - learner.encoder.arrays()["offsets"]) * 10)
     assert 0 < np.linalg.norm(sums[0] - sums[1]) <= 0.5
     refused(
-        StudyError, "ST326", train, learner, lambda places, found: found, replace(plan, batches=2), seeded(0), rows=8
+        StudyError,
+        "ST326",
+        train_encoder,
+        learner,
+        lambda places, found: found,
+        replace(plan, batches=2),
+        seeded(0),
+        rows=8,
     )
 
 
@@ -188,9 +204,9 @@ def test_without_a_person_sums_move_by_no_more_than_the_event_says(batches: int,
     for batch in range(batches):
         sums = []
         for table in (rows, np.delete(rows, person, axis=0)):
-            learner = OverRows(encoder_from({"kind": "linear"}, 2), table)
+            learner = RowEncoder(encoder_from({"kind": "linear"}, 2), table)
             places = np.arange(batch, len(table), batches)
-            sums.append(whole_sum(learner, places, 9 * table[places], 1.0, 1 << 30))
+            sums.append(sum_clipped_gradients(learner, places, 9 * table[places], 1.0, 1 << 30))
         moved += sum(int(step) ** 2 for step in sums[0] - sums[1])
     event: Any = PrivateTraining("bank", 12, 6, 1, batches).event
     assert moved <= event.l2_squared
@@ -202,17 +218,17 @@ def test_slopes_and_plans_of_others_are_refused_and_a_person_without_numbers_is_
     """A refusal that depends on one person's row would tell something about it."""
     learner, plan = linear(np.random.default_rng(0).uniform(0, 1, (8, 4)), rows=8, epochs=5)
     for wrong in (lambda _, found: found - found.mean(axis=0), lambda _, found: found[:, :2]):
-        refused(StudyError, "ST328", train, learner, wrong, plan, seeded(0))
+        refused(StudyError, "ST328", train_encoder, learner, wrong, plan, seeded(0))
     refused(
         StudyError,
         "ST327",
         "15",
         "3",
-        train,
+        train_encoder,
         learner,
         lambda places, found: found,
         replace(plan, parameters=3),
         seeded(0),
     )
-    train(learner, lambda places, found: np.where((places == 2)[:, None], np.nan, found), plan, seeded(0))
+    train_encoder(learner, lambda places, found: np.where((places == 2)[:, None], np.nan, found), plan, seeded(0))
     assert np.isfinite(learner.embed(np.arange(8))).all()

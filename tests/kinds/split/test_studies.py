@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from colonnade.cli import text_output
 from colonnade.errors import PolicyError, StudyError
 from colonnade.kinds import SplitClassifier, SplitScores
-from colonnade.kinds.split import kept as split_kept
+from colonnade.kinds.split import encoders as split_kept
 from colonnade.kinds.split.encoders import encoder_from, to_bytes
 from colonnade.models import Estimator
 from colonnade.study import preflight
@@ -86,7 +86,7 @@ def test_a_committee_learns_a_head_that_everybody_has_and_encoders_stay(place):
     for name in PARTIES:
         folder = out / "parties" / name
         assert Estimator.load(folder / "model.json").digest == public.digest
-        kept = split_kept.read(folder / "kept.npz", public.digest)
+        kept = split_kept.read_party_file(folder / "kept.npz", public.digest)
         assert (kept.party, kept.training) == (name, "none")
         assert (folder / "kept.npz").stat().st_mode & 0o077 == 0
         assert public.load_kept(folder / "kept.npz") == name
@@ -104,7 +104,7 @@ def test_embeddings_are_told_to_the_party_with_the_label(place):
     study = place.study("told", TOLD)
     assert "EMBEDDINGS told to bank, which keeps the head" in text_output.preflight(preflight(study))
     out, _ = place.run(study)
-    bank, shop = (split_kept.read(out / "parties" / name / "kept.npz", None).own for name in PARTIES)
+    bank, shop = (split_kept.read_party_file(out / "parties" / name / "kept.npz", None).own for name in PARTIES)
     assert ("spread" in bank, "spread" in shop) == (True, False)
     assert 7 < place.spent("shop", "bank") <= 8.0
     assert place.spent("bank", "shop") == 0
@@ -127,7 +127,7 @@ def test_as_published_is_refused_until_a_party_says_otherwise(place):
     out, _ = place.run(study)
     page = Page((out / "report.html").read_text()).words
     assert "As published, not proven: the encoder and the rescaling depend" in page
-    assert split_kept.read(out / "parties" / "shop" / "kept.npz", None).training == "uncharged"
+    assert split_kept.read_party_file(out / "parties" / "shop" / "kept.npz", None).training == "uncharged"
     assert np.isinf(place.spent("shop", "bank"))
 
 

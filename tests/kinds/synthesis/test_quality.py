@@ -14,16 +14,17 @@ from scipy.stats.contingency import association, crosstab
 
 import colonnade
 from colonnade.errors import DataError
-from colonnade.kinds.synthesis.attack import area_and_deviation, attacks, closeness
-from colonnade.kinds.synthesis.comparable import BINS, comparable
-from colonnade.kinds.synthesis.distances import (
-    MOST_SETS,
-    associations,
+from colonnade.kinds.synthesis.membership_attack import area_and_deviation, attack_membership, compare_nearest
+from colonnade.kinds.synthesis.quality import score_usefulness
+from colonnade.kinds.synthesis.table_comparison import (
+    MAX_QUANTILE_BINS,
+    MAX_SETS,
     column_sets,
     cramers_v,
-    distance,
+    make_comparable,
+    measure_associations,
+    measure_distance,
 )
-from colonnade.kinds.synthesis.usefulness import usefulness
 from tests.kinds.tables.releases import histogram
 from tests.support.errors import refused
 
@@ -46,8 +47,8 @@ def mixed(rows: int, seed: int) -> pa.Table:
 def test_the_worst_set_is_named_and_the_mean_is_over_all() -> None:
     real = mixed(2000, 1)
     shuffled = real.set_column(3, "flag", pa.array(np.random.default_rng(3).permutation(real["flag"].to_numpy())))
-    common, sides = comparable(real, shuffled)
-    one, two = (distance(common, *sides, order) for order in (1, 2))
+    common, sides = make_comparable(real, shuffled)
+    one, two = (measure_distance(common, *sides, order) for order in (1, 2))
     assert (one.mean, one.worst) == (0, 0)
     by_hand = []
     for pair in combinations(range(4), 2):
@@ -55,17 +56,17 @@ def test_the_worst_set_is_named_and_the_mean_is_over_all() -> None:
         by_hand.append(np.abs(counts[0] - counts[1]).sum() / 2 / 2000)
     assert (two.sets, two.mean, two.worst) == (6, pytest.approx(np.mean(by_hand)), pytest.approx(max(by_hand)))
     assert "flag" in two.worst_set
-    with_label = distance(common, *sides, 2, label=common.place("flag"))
+    with_label = measure_distance(common, *sides, 2, label=common.index_of("flag"))
     assert with_label.sets == 3
     assert with_label.mean == pytest.approx(2 * two.mean)  # pairs without the flag did not change
 
 
 def test_people_held_out_are_the_measure_of_small_and_of_too_many_sets_a_fixed_sample_is_taken() -> None:
-    common, sides = comparable(mixed(4000, 1), mixed(4000, 2), mixed(4000, 3))
-    found = distance(common, sides[0], sides[1], 2, held_out=sides[2])
+    common, sides = make_comparable(mixed(4000, 1), mixed(4000, 2), mixed(4000, 3))
+    found = measure_distance(common, sides[0], sides[1], 2, held_out=sides[2])
     assert found.held_out == pytest.approx(found.mean, rel=0.2)
     chosen = column_sets(60, 3)
-    assert len(chosen) == len(set(chosen)) == MOST_SETS < math.comb(60, 3)
+    assert len(chosen) == len(set(chosen)) == MAX_SETS < math.comb(60, 3)
     assert chosen == column_sets(60, 3)
     assert all(5 in each for each in column_sets(60, 3, 5))
     assert len(column_sets(60, 3, 5)) == math.comb(59, 2)
@@ -84,12 +85,12 @@ def test_cramers_v_is_one_for_a_function_nothing_for_independence_and_that_of_sc
 
 def test_numbers_are_compared_by_correlation_also_in_data_frames() -> None:
     real = mixed(3000, 5)
-    common, sides = comparable(real, mixed(3000, 6))
-    found = associations(common, *sides)
+    common, sides = make_comparable(real, mixed(3000, 6))
+    found = measure_associations(common, *sides)
     expected = np.corrcoef(real["wage"].to_numpy(), real["years"].to_numpy())[0, 1]
     assert found.real[1, 2] == found.real[2, 1] == pytest.approx(expected)
     assert found.mean_difference < 0.05
-    common, sides = comparable(real.to_pandas(), real)
+    common, sides = make_comparable(real.to_pandas(), real)
     assert np.array_equal(sides[0].codes, sides[1].codes)
     assert common.numeric == (False, True, True, False)
 
@@ -97,7 +98,7 @@ def test_numbers_are_compared_by_correlation_also_in_data_frames() -> None:
 def test_codes_hold_missing_cells_and_values_that_only_one_table_has() -> None:
     real = pa.table({"a": pa.array([1.0, None, 3.0] * 10), "b": pa.array(["x", "y", None] * 10)})
     other = pa.table({"b": pa.array(["z", "y", "y"] * 10), "a": pa.array([1.0, 2.0, 50.0] * 10), "more": [1] * 30})
-    common, (first, second) = comparable(real, other)
+    common, (first, second) = make_comparable(real, other)
     assert (common.names, common.sizes, common.labels[1]) == (("a", "b"), (3, 4), ("x", "y", "z", "missing"))
     assert first.codes[:3].tolist() == [[0, 0], [2, 1], [1, 3]]
     assert second.codes[:3].tolist() == [[0, 2], [0, 1], [1, 1]]
@@ -107,17 +108,17 @@ def test_codes_hold_missing_cells_and_values_that_only_one_table_has() -> None:
 def test_numbers_of_many_values_are_cut_at_quantiles_and_given_edges_are_kept() -> None:
     values = np.random.default_rng(1).normal(size=5000)
     spiky = np.where(np.arange(5000) % 2 == 0, 0.0, np.abs(values))
-    common, (side,) = comparable(pa.table({"x": values, "y": spiky}))
-    assert common.sizes == (BINS, BINS)
+    common, (side,) = make_comparable(pa.table({"x": values, "y": spiky}))
+    assert common.sizes == (MAX_QUANTILE_BINS, MAX_QUANTILE_BINS)
     assert np.bincount(side.codes[:, 0]).max() < 300
     assert np.bincount(side.codes[:, 1])[0] == 2500  # the value that many share is alone in its bin
-    assert comparable(pa.table({"x": values}), edges={"x": [-5, 0, 5]})[0].sizes == (2,)
+    assert make_comparable(pa.table({"x": values}), edges={"x": [-5, 0, 5]})[0].sizes == (2,)
 
 
 def test_tables_that_cannot_be_compared_are_refused() -> None:
     ones, names = pa.table({"a": [1] * 20}), [f"a{k}" for k in range(3000)]
     wide = pa.table({"a": names, "b": names})
-    common, sides = comparable(wide, wide)
+    common, sides = make_comparable(wide, wide)
     for said, *tables in (
         ("DA092", ones, pa.table({"b": [1] * 20})),
         ("DA096", ones, pa.table({"a": ["x"] * 20})),
@@ -125,8 +126,8 @@ def test_tables_that_cannot_be_compared_are_refused() -> None:
         ("DA094", ones, [[1]]),
         ("DA097", pa.table({"a": [[1]] * 20}), pa.table({"a": [[1]] * 20})),
     ):
-        refused(DataError, said, comparable, *tables)
-    refused(DataError, "DA099", "2", distance, common, *sides, 2)
+        refused(DataError, said, make_comparable, *tables)
+    refused(DataError, "DA099", "2", measure_distance, common, *sides, 2)
 
 
 # --- usefulness and attacks
@@ -158,41 +159,41 @@ REAL, HELD_OUT = people(1000, 1), people(1000, 2)
 
 
 def test_models_are_useful_if_the_table_has_the_signal() -> None:
-    common, sides = comparable(REAL, shuffled(REAL, "rich"), HELD_OUT)
-    for found in usefulness(common, *sides, common.place("rich")):
+    common, sides = make_comparable(REAL, shuffled(REAL, "rich"), HELD_OUT)
+    for found in score_usefulness(common, *sides, common.index_of("rich")):
         assert abs(found.synthetic["auc"] - 0.5) < 0.1 < found.real["auc"] - 0.5
         assert 0.5 < found.real["accuracy"] < 1
     few = (table.slice(0, 400) for table in (REAL, people(1000, 3), HELD_OUT))
-    common, sides = comparable(*few)  # of several classes, and of a number
-    by_job = usefulness(common, *sides, common.place("job"))
+    common, sides = make_comparable(*few)  # of several classes, and of a number
+    by_job = score_usefulness(common, *sides, common.index_of("job"))
     assert all(0.5 < found.synthetic["auc"] < 1 for found in by_job)
-    by_wage = usefulness(common, *sides, common.place("wage"))
+    by_wage = score_usefulness(common, *sides, common.index_of("wage"))
     assert [found.model for found in by_wage] == ["gradient boosting", "linear regression"]
     assert all(0 < found.synthetic["r2"] < 1 for found in by_wage)
     nobody = REAL.set_column(4, "rich", pa.array([False] * REAL.num_rows))
-    common, sides = comparable(REAL, nobody, HELD_OUT)
+    common, sides = make_comparable(REAL, nobody, HELD_OUT)
     poor = 1 - np.mean(HELD_OUT["rich"].to_numpy())
-    for found in usefulness(common, *sides, common.place("rich")):
+    for found in score_usefulness(common, *sides, common.index_of("rich")):
         assert found.synthetic == {"accuracy": pytest.approx(poor), "auc": 0.5}
 
 
 def test_attacks_find_copies_also_a_few_among_many_and_nothing_in_other_people() -> None:
-    common, sides = comparable(REAL, REAL, HELD_OUT)
-    for found in attacks(common, *sides):
+    common, sides = make_comparable(REAL, REAL, HELD_OUT)
+    for found in attack_membership(common, *sides):
         assert found.auc_interval[0] > 0.8
         assert found.advantage_interval[0] > 0.6
         assert 0.44 < found.baseline < 0.56
-    near = closeness(common, *sides)
+    near = compare_nearest(common, *sides)
     assert near.closer_to_real == pytest.approx(1, abs=0.01)
     assert (near.copies, near.copies_held_out) == (1, 0)
     assert near.to_real == 0 < near.to_held_out
-    common, sides = comparable(REAL, pa.concat_tables([people(500, 5), REAL.slice(0, 500)]), HELD_OUT)
-    assert max(found.auc_interval[0] for found in attacks(common, *sides)) > 0.55
-    common, sides = comparable(REAL, people(1000, 4), HELD_OUT)
-    for found in attacks(common, *sides):
+    common, sides = make_comparable(REAL, pa.concat_tables([people(500, 5), REAL.slice(0, 500)]), HELD_OUT)
+    assert max(found.auc_interval[0] for found in attack_membership(common, *sides)) > 0.55
+    common, sides = make_comparable(REAL, people(1000, 4), HELD_OUT)
+    for found in attack_membership(common, *sides):
         assert found.auc_interval[0] < 0.5 + 0.02
         assert found.advantage_interval[0] < 0.02
-    near = closeness(common, *sides)
+    near = compare_nearest(common, *sides)
     assert near.interval[0] - 0.02 < 0.5 < near.interval[1] + 0.02
 
 
@@ -218,11 +219,11 @@ def test_the_whole_evaluation_is_plain_and_readable() -> None:
 
 def test_mistakes_are_told_in_one_sentence() -> None:
     refused(DataError, "DA091", "wealth", colonnade.evaluate_synthetic, REAL, REAL, label="wealth")
-    common, sides = comparable(REAL, REAL, HELD_OUT.slice(0, 100))
-    refused(DataError, "DA090", "60", "180", attacks, common, *sides)
+    common, sides = make_comparable(REAL, REAL, HELD_OUT.slice(0, 100))
+    refused(DataError, "DA090", "60", "180", attack_membership, common, *sides)
     ids = REAL.append_column("id", pa.array([f"p{k}" for k in range(REAL.num_rows)]))
-    common, sides = comparable(ids, ids, ids)
-    refused(DataError, "DA104", "50", usefulness, common, *sides, common.place("id"))
+    common, sides = make_comparable(ids, ids, ids)
+    refused(DataError, "DA104", "50", score_usefulness, common, *sides, common.index_of("id"))
 
 
 def test_the_score_of_sdmetrics_is_there_if_its_package_is() -> None:

@@ -13,10 +13,9 @@ import pytest
 
 from colonnade import ColonnadeError, Schema, Statement, Synthesizer
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.synthesis import beginning, mixing
-from colonnade.kinds.synthesis.fit import fit
-from colonnade.kinds.synthesis.population import Population
-from colonnade.kinds.synthesis.shares import means, shares
+from colonnade.kinds.synthesis.mixture import planning, warm_start
+from colonnade.kinds.synthesis.population import Population, column_means, column_shares
+from colonnade.kinds.synthesis.release_fit import fit_products
 from colonnade.kinds.tables import programs as marginals
 from colonnade.kinds.tables.layout import TableLayout
 from colonnade.kinds.tables.release import MarginalsRelease
@@ -76,7 +75,7 @@ def test_rules_of_schemas_and_of_the_study_both_hold():
 def test_whoever_never_can_be_is_left_out_and_never_published():
     rule = ["bank.rich = true", "bank.rich = false and bank.age > 2"]
     fitted = simulated(seed=6, impossible=rule, size=400, **BROAD, **QUICK)
-    drawn = fitted.population_.drawn(400, 0)
+    drawn = fitted.population_.sample_table(400, 0)
     assert drawn.redrawn > 200
     assert 0 < drawn.dropped == 400 - drawn.table.num_rows
     assert not flags(drawn.table, "rich").any()
@@ -197,12 +196,12 @@ def test_shares_and_means_are_covered():
     covered, covered_means, fitted = [], [], None
     for k in range(60):
         release = MarginalsRelease.of(given.simulate_result(held, task, seeded(k)))
-        fitted = fitted or fit(layout.sizes, release.count, release.parts, components=2, steps=2)
+        fitted = fitted or fit_products(layout.sizes, release.count, release.parts, components=2, steps=2)
         people = Population(layout, release, fitted, ())
-        for name, found in shares(people).items():
+        for name, found in column_shares(people).items():
             true = np.bincount(codes[:, places[name]], minlength=len(found)) / 400
             covered += [each.low <= share <= each.high for each, share in zip(found.values(), true, strict=True)]
-        for name, mean in means(people).items():
+        for name, mean in column_means(people).items():
             middles = np.add(*layout.columns[layout.names.index(name)].bins.extremes) / 2
             there = codes[:, places[name]][codes[:, places[name]] < len(middles)]  # not missing
             covered_means.append(mean.low <= middles[there].mean() <= mean.high)
@@ -366,7 +365,7 @@ def test_people_of_a_mixture_are_like_others_without_error_bars_and_it_finds_wha
     found = mixed.marginal("bank.rich", "shop.tier")
     assert (found.asked, found.deviations) == (False, None)
     assert found.counts.sum() == pytest.approx(ROWS)
-    strong = dict(mixed.population_.strongest(4))
+    strong = dict(mixed.population_.strongest_pairs(4))
     assert max(strong.values()) > 0.3
     assert {"clinic.ill", "shop.same"} in [set(names) for names in strong]
     dull = simulated(bins=6, rows_at_most=10_000, **MIXTURE | {"components": 1})
@@ -415,12 +414,12 @@ def test_a_start_follows_from_the_marginals_alone_and_is_close_to_them():
     published = marginals.simulate(
         {party: layout.codes(party, own) for party, own in tables().items()}, first, seeded(3)
     )
-    start = beginning.start_of(second, layout, published)
+    start = warm_start.fit_start(second, layout, published)
     assert start.shape == (20, task.parameters)
-    assert np.array_equal(start, beginning.start_of(second, layout, published))
+    assert np.array_equal(start, warm_start.fit_start(second, layout, published))
     rows = [tables()[party].unclipped().matrix() for party in SCHEMAS]
-    mixture, by_chance = mixing.model_of(second), mixing.learner_of(second).parameters
-    assert np.array_equal(mixing.learner_of(second, start).parameters, start)
+    mixture, by_chance = planning.task_mixture(second), planning.make_learner(second).parameters
+    assert np.array_equal(planning.make_learner(second, start).parameters, start)
     assert mixture.log_likelihood(rows, start).mean() > mixture.log_likelihood(rows, by_chance).mean() + 0.5
 
 

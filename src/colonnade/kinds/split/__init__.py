@@ -11,16 +11,16 @@ every epoch and slopes come back, as the paper has it: nothing is promised. Enco
 
 Reading order:
 
-- ``model``: ``SplitClassifier`` and ``SplitRegressor``, which a data scientist calls; ``base``, ``fitted``: what they
+- ``model``: ``SplitClassifier`` and ``SplitRegressor``, which a data scientist calls; ``base``, ``base``: what they
   share.
-- ``choice``, ``ways``: the ways to a head: ``by_committee`` with ``committee`` and ``heads``; ``by_embeddings`` with
-  ``embeddings/``; ``as_published`` with ``adaptive/`` and ``learned_heads``.
-- ``contract``, ``encoders``: what encoders are; ``features``, ``edges``, ``linear`` in numpy, ``networks`` and
-  ``layers`` in torch, ``own`` of a party; ``given``, ``specified``, ``options``, ``trial``: how they are checked.
-- ``own_training``, ``private_training``: encoders that learn, charged.
-- ``labels``, ``modules``, ``alone``, ``constants``: what heads learn, from torch, for comparison, and by which numbers.
+- ``base``, ``head_strategy``: the ways to a head: ``committee_strategy`` with ``committee_head`` and ``heads``; ``embeddings_strategy`` with
+  ``embeddings/``; ``published_strategy`` with ``adaptive/`` and ``trained_heads``.
+- ``encoder_base``, ``encoders``: what encoders are; ``numpy_encoders``, ``numpy_encoders``, ``numpy_encoders`` in numpy, ``torch_encoders`` and
+  ``torch_encoders`` in torch, ``own`` of a party; ``validate_params``, ``specified``, ``encoder_base``, ``encoder_base``: how they are checked.
+- ``owner_training``, ``private_training``: encoders that learn, charged.
+- ``head_strategy``, ``trained_heads``, ``committee_strategy``, ``validate_params``: what heads learn, from torch, for comparison, and by which numbers.
 - ``sensitivity``: how far one person moves embeddings and updates.
-- ``scores`` with ``asked`` and ``foretold``: scores of new people, a study of its own; ``kept``: what parties keep.
+- ``scores`` with ``scores`` and ``score_prior``: scores of new people, a study of its own; ``encoders``: what parties keep.
 - ``report``: how a person sees the result.
 - ``audit``, ``audit``: the games;
   ``attack_views``, ``attack_slopes``: what an attacker sees of one person.

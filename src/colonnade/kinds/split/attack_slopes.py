@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from colonnade.audit.attacks.labels import Codes, Matrix, ReturnedGradients
 from colonnade.errors import StudyError
 from colonnade.kinds.split.base import SplitModel
-from colonnade.kinds.split.embeddings.sides import Passive, Teacher, batch
-from colonnade.kinds.split.embeddings.task import Embeddings
-from colonnade.kinds.split.encoders import OverRows
-from colonnade.kinds.split.labels import targets
+from colonnade.kinds.split.embedding_programs import EmbeddingSide, SlopeTeacher, batch_places
+from colonnade.kinds.split.embedding_task import EmbeddingTask
+from colonnade.kinds.split.encoders import RowEncoder
+from colonnade.kinds.split.head_strategy import label_targets
 from colonnade.models.planner import Roster
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.privacy.releases import RandomisedResponse
@@ -31,7 +31,7 @@ _MOST_EPOCHS = 5
 """Of which slopes are kept: the first ones, when predictions still know little, point to labels best."""
 
 
-class Transcript:
+class SlopeTranscript:
     """Embeddings and slopes that were exchanged about each person, by party and epoch."""
 
     def __init__(self, rows: int) -> None:
@@ -59,8 +59,8 @@ class Transcript:
         return np.stack(self.slopes[party][:epochs])
 
 
-def told_about_labels(
-    model: SplitModel, people: Mapping[str, Table], task: Embeddings, known: NDArray[np.intp], stream: Stream
+def observe_labels(
+    model: SplitModel, people: Mapping[str, Table], task: EmbeddingTask, known: NDArray[np.intp], stream: Stream
 ) -> ReturnedGradients:
     """What the first passive party learns about everybody's label while encoders learn from these people."""
     labels = _labels(model, people, task.active, task.classes)
@@ -72,7 +72,7 @@ def told_about_labels(
             "encoders do not learn in this model, so nothing about labels leaves the party that has them [ST004]"
         )
     if task.training == "rounds":
-        slopes = _taught(model, people, told, task, stream).of(task.passives[0])
+        slopes = _train_rounds(model, people, told, task, stream).of(task.passives[0])
     epsilon = event.epsilon if isinstance(event, RandomisedResponse) else None
     itself = task.training == "labels"
     return ReturnedGradients(
@@ -80,11 +80,11 @@ def told_about_labels(
     )
 
 
-def returned_slopes(
+def observe_slopes(
     model: SplitModel, people: Mapping[str, Table], roster: Roster, known: NDArray[np.intp], stream: Stream
 ) -> ReturnedGradients:
     """What the first passive party gets back while encoders and head learn together as published."""
-    seen = Transcript(next(iter(people.values())).rows)
+    seen = SlopeTranscript(next(iter(people.values())).rows)
     model.watch = seen.watch
     model.simulate(people, roster, stream)
     labels = _labels(model, people, model.design_.owner, model.plan_["classes"])
@@ -94,24 +94,29 @@ def returned_slopes(
 
 def _labels(model: SplitModel, people: Mapping[str, Table], active: str, classes: int) -> NDArray[np.int64]:
     """The numbers of everybody's class."""
-    return np.asarray(targets(model.centred(active, people[active]), people[active], classes), dtype=np.int64)
+    return np.asarray(
+        label_targets(model.centred_columns(active, people[active]), people[active], classes), dtype=np.int64
+    )
 
 
-def _taught(
-    model: SplitModel, people: Mapping[str, Table], told: Codes, task: Embeddings, stream: Stream
-) -> Transcript:
+def _train_rounds(
+    model: SplitModel, people: Mapping[str, Table], told: Codes, task: EmbeddingTask, stream: Stream
+) -> SlopeTranscript:
     """The rounds of the first epochs, as the parties play them."""
     sides = {}
     for party in task.passives:
-        rows = model.centred(party, people[party]).centre_features(people[party]).matrix()
+        rows = model.centred_columns(party, people[party]).centre_features(people[party]).matrix()
         encoder = model.encoder_of(party, people[party], task, int(stream.uint64(1)[0]))
         assert encoder is not None  # noqa: S101 - for the type checker; a passive party has columns
-        sides[party] = Passive(
-            OverRows(encoder, rows), party, task, lambda name, size, count: own_noise(name, size).draw((count,), stream)
+        sides[party] = EmbeddingSide(
+            RowEncoder(encoder, rows),
+            party,
+            task,
+            lambda name, size, count: own_noise(name, size).draw((count,), stream),
         )
-    teacher, seen = Teacher(told, task), Transcript(task.rows)
+    teacher, seen = SlopeTeacher(told, task), SlopeTranscript(task.rows)
     for step in range(min(task.epochs, _MOST_EPOCHS) * task.batches):
-        places = batch(step % task.batches, task)
+        places = batch_places(step % task.batches, task)
         heard = {
             party: task.grid.real(side.embeddings(places)).reshape(len(places), -1) for party, side in sides.items()
         }

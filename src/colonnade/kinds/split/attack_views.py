@@ -14,10 +14,10 @@ import numpy as np
 from colonnade.audit.attacks.labels import ReturnedGradients
 from colonnade.audit.attacks.views import NO_SLOPES, Matrix, ModelViews, observe_people
 from colonnade.errors import StudyError
-from colonnade.kinds.split import choice
-from colonnade.kinds.split.attack_slopes import returned_slopes, told_about_labels
+from colonnade.kinds.split import base
+from colonnade.kinds.split.attack_slopes import observe_labels, observe_slopes
 from colonnade.kinds.split.base import SplitModel
-from colonnade.kinds.split.committee import Joint
+from colonnade.kinds.split.committee_head import JointEmbeddings
 from colonnade.models.planner import Roster
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -28,7 +28,7 @@ class SplitViews(ModelViews):
 
     def observe(self, model: SplitModel, party: str, table: Table, seed: int, releases: int) -> tuple[Matrix, str, str]:
         """A party's embeddings under the noise of their releases, or as the published sums hold them."""
-        factor, deviation, what, needs = _told(model, party)
+        factor, deviation, what, needs = _release_of(model, party)
         embedded = factor * np.asarray(model.embedded(party, table))
         noise = np.random.default_rng(seed).normal(size=embedded.shape)
         if releases > 1:
@@ -59,7 +59,7 @@ class SplitViews(ModelViews):
 
     def has_public_scores(self, model: SplitModel) -> bool:
         """Encoders that were drawn without the table tell nothing of it; those that learned stay with their parties."""
-        return choice.named(model.head_).trained(model) == "none"
+        return base.strategy_named(model.head_).training_of(model) == "none"
 
     def fresh(self, model: SplitModel) -> Any:
         """The model not fitted; encoders that learned nothing from anybody are kept: whoever attacks may know them."""
@@ -67,7 +67,7 @@ class SplitViews(ModelViews):
         if model.encoders_ and self.has_public_scores(model):
             said = model.parameters_["encoders"] or {}
             again.encoders = said | {
-                party: each for party, each in model.encoders_.items() if not _clipped(said.get(party))
+                party: each for party, each in model.encoders_.items() if not _is_clipped(said.get(party))
             }
         return again
 
@@ -81,20 +81,20 @@ class SplitViews(ModelViews):
         task = again.planned(roster, rows)
         places = np.random.default_rng(seed).permutation(rows)[:known]
         if task.scheme == "published" and task.classes:
-            return returned_slopes(again, people, roster, places, stream)
+            return observe_slopes(again, people, roster, places, stream)
         if task.scheme != "embeddings" or task.training == "none":
             raise StudyError(NO_SLOPES)
-        return told_about_labels(again, people, task, places, stream)
+        return observe_labels(again, people, task, places, stream)
 
 
 SPLIT_VIEWS = SplitViews()
 
 
-def _told(model: SplitModel, party: str) -> tuple[float, float, str, str]:
+def _release_of(model: SplitModel, party: str) -> tuple[float, float, str, str]:
     """A factor and a deviation of noise, under which embeddings of a party can be seen, what that is, what it needs."""
     if model.head_ == "committee":
         plan = model.plan_
-        joint = Joint(tuple(plan["widths"].items()), plan["active"], plan["classes"])
+        joint = JointEmbeddings(tuple(plan["widths"].items()), plan["active"], plan["classes"])
         # Who knows everybody else subtracts them: left is one row, of which the products with its label are a copy.
         needs = "the published sums, the embeddings of everybody else that are in them, the person's label"
         return joint.weight, model.noise_std_, "published sums", needs
@@ -103,6 +103,6 @@ def _told(model: SplitModel, party: str) -> tuple[float, float, str, str]:
     return 1.0, float(deviation), "noised embeddings" if deviation else "unprotected embeddings", ""
 
 
-def _clipped(said: Any) -> bool:
+def _is_clipped(said: Any) -> bool:
     """Whether a specification names a clip, which an encoder by itself would not."""
     return isinstance(said, Mapping) and "clip" in said

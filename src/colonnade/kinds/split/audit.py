@@ -14,16 +14,21 @@ from colonnade.audit.neighbours import find_furthest as at_the_bounds
 from colonnade.audit.registry import Game, Sampler, describe_neighbours, observers, register
 from colonnade.errors import StudyError
 from colonnade.kinds.pca.audit import MomentEntrySampler
-from colonnade.kinds.split.committee import Joint
-from colonnade.kinds.split.embeddings import programs as embedding_programs, updates
-from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
-from colonnade.kinds.split.embeddings.scaling import Scaling
-from colonnade.kinds.split.embeddings.sides import Passive, Teacher
-from colonnade.kinds.split.embeddings.task import GRADIENT_BITS, Embeddings, Sender
-from colonnade.kinds.split.embeddings.updates import Drawn, noised_sum
-from colonnade.kinds.split.encoders import Encoder, OverRows, encoder_from
-from colonnade.kinds.split.own_training import moments_after, planned
-from colonnade.kinds.split.private_training import PrivateTraining, draw
+from colonnade.kinds.split import embedding_programs, private_training
+from colonnade.kinds.split.committee_head import JointEmbeddings
+from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingSide, SlopeTeacher
+from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask
+from colonnade.kinds.split.encoders import Encoder, RowEncoder, encoder_from
+from colonnade.kinds.split.owner_training import moments_after, plan_training
+from colonnade.kinds.split.private_training import (
+    Matrix,
+    NoiseDraw,
+    Places,
+    PrivateTraining,
+    RowLearner,
+    draw_noise,
+    sum_with_noise,
+)
 from colonnade.models import Roster
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.events import unwrap
@@ -68,7 +73,7 @@ class EmbeddingSampler:
     charged as if they were; so the observer is shown them.
     """
 
-    task: Embeddings
+    task: EmbeddingTask
     tellers: tuple[str, ...]
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> Floats:
@@ -118,10 +123,10 @@ class EmbeddingSampler:
         task, sender = self.task, self.task.sender(name)
         encoding, everybody = ExtremeEncoder(sender.width, sign * _FAR * sender.clip), np.arange(count)
         if task.stage:
-            yield Passive(encoding, name, task, draw).first(count).reshape(count, -1).astype(np.float64)
+            yield EmbeddingSide(encoding, name, task, draw).first(count).reshape(count, -1).astype(np.float64)
         centre = np.zeros(sender.width)
         centre[0] = _CENTRE * sender.clip
-        side = Passive(encoding, name, task, draw, Scaling(centre, _SCALE))
+        side = EmbeddingSide(encoding, name, task, draw, EmbeddingScaling(centre, _SCALE))
         for _ in range(self.releases):
             yield side.embeddings(everybody).reshape(count, -1).astype(np.float64)
 
@@ -134,15 +139,17 @@ class EmbeddingSampler:
 
         return self.summed(*self.batch(sign), task.gradient_clip, drawn)
 
-    def summed(self, learner: Learner, places: Places, slopes: Matrix, clip: float, draw: updates.Drawn) -> Floats:
+    def summed(
+        self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: private_training.NoiseDraw
+    ) -> Floats:
         """The noised sum of gradients, with noise for all runs at once."""
-        return updates.noised_sum(learner, places, slopes, clip, draw)
+        return private_training.sum_with_noise(learner, places, slopes, clip, draw)
 
-    def batch(self, sign: float) -> tuple[OverRows, Places, Matrix]:
+    def batch(self, sign: float) -> tuple[RowEncoder, Places, Matrix]:
         """A linear encoder over the rows of four people, and slopes that the observer chose."""
         rows = np.array([[sign * _FAR * self.task.gradient_clip], [1.0], [0.5], [-1.0]])
         encoder = encoder_from({"kind": "linear", "width": 1}, 1, seed=1)
-        return OverRows(encoder, rows), np.arange(4), np.ones((4, 1))
+        return RowEncoder(encoder, rows), np.arange(4), np.ones((4, 1))
 
 
 def _nothing(name: str, variance: int, size: int) -> Integers:
@@ -157,7 +164,7 @@ class LabelSlopeSampler:
     other parties told counts too, in ``beside``.
     """
 
-    task: Embeddings
+    task: EmbeddingTask
     beside: EmbeddingSampler
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> Floats:
@@ -176,11 +183,11 @@ class LabelSlopeSampler:
 
     def answers(self, labels: Integers, stream: Stream) -> Integers:
         """The labels that everything that leaves the active party is made of."""
-        return embedding_programs.told_labels(labels, self.task, stream)
+        return embedding_programs.randomise_labels(labels, self.task, stream)
 
     def slopes(self, answers: Integers) -> Floats:
         """How the teacher's slopes pull each person toward the second label rather than the first."""
-        teacher, everybody = Teacher(answers, self.task), np.arange(len(answers))
+        teacher, everybody = SlopeTeacher(answers, self.task), np.arange(len(answers))
         for label, weight in zip(LABELS, (_WEIGHT, -_WEIGHT), strict=True):
             teacher.weights[0, label] = weight
         told = {sender.owner: np.zeros((len(answers), sender.width)) for sender in self.task.senders}
@@ -190,19 +197,19 @@ class LabelSlopeSampler:
 # --- the games
 
 
-def _calibrate(epsilon: float, **given: object) -> Embeddings:
+def _calibrate(epsilon: float, **given: object) -> EmbeddingTask:
     owners = ("bank", "shop", "clinic")
-    senders = (Sender("shop", 2, 1.0, 2), Sender("clinic", 1, 0.5, 2))
-    task = Embeddings(Trust(owners, (), 0), "bank", senders, rows=400, classes=3, **given)  # type: ignore[arg-type]
+    senders = (EmbeddingSender("shop", 2, 1.0, 2), EmbeddingSender("clinic", 1, 0.5, 2))
+    task = EmbeddingTask(Trust(owners, (), 0), "bank", senders, rows=400, classes=3, **given)  # type: ignore[arg-type]
     return task.calibrate(parse_budgets(epsilon, 1e-5, task.trust))
 
 
-def _frozen() -> Embeddings:
+def _frozen() -> EmbeddingTask:
     """A stage and one release of encoders that do not learn; epsilon 3 against everyone."""
     return _calibrate(3.0, stage=True)
 
 
-def _learning() -> Embeddings:
+def _learning() -> EmbeddingTask:
     """Three epochs of updates in rounds, with labels at an epsilon of 1; epsilon 3 against everyone."""
     rounds = {"training": "rounds", "epochs": 3, "releases": 3, "batches": 4, "share": Fraction(1, 2)}
     return _calibrate(3.0, label_odds=odds_of_epsilon(1.0), **rounds)
@@ -218,7 +225,7 @@ def _learning() -> Embeddings:
     "embeddings of one person by encoders that do not learn",
     _frozen,
 )
-def embedding_games(task: Embeddings) -> Iterator[Game]:
+def embedding_games(task: EmbeddingTask) -> Iterator[Game]:
     """The party that is told against the others' columns; those who are told labels, against the label."""
     frozen = task.training == "none"
     subject = "split-embeddings" if frozen else "split-training"
@@ -247,7 +254,7 @@ _EPOCHS = 3
 class FeatureStudy:
     """A committee's head to play with: its public layout and task, and how each party embeds its columns."""
 
-    joint: Joint
+    joint: JointEmbeddings
     task: Moments
     specs: tuple[tuple[str, str], ...]
 
@@ -375,7 +382,7 @@ class TrainedFeatureSampler:
         total = self.moments(neighbour, count, stream) * self.weight
 
         def drawn(numbers: int) -> NDArray[np.int64]:
-            return draw(self.plan, count * numbers, stream).reshape(count, numbers)
+            return draw_noise(self.plan, count * numbers, stream).reshape(count, numbers)
 
         for _ in range(self.plan.epochs):
             total += self._summed(self.ends[neighbour], drawn) @ self._weights
@@ -388,11 +395,11 @@ class TrainedFeatureSampler:
         step = self.plan.clip / (1 << GRADIENT_BITS)
         return np.asarray((second - first) / (self.plan.variance * step**2))
 
-    def _summed(self, end: float, noise: Drawn) -> FeatureMatrix:
+    def _summed(self, end: float, noise: NoiseDraw) -> FeatureMatrix:
         """The noised sum of gradients of a linear encoder: one person's, if it is there, and another's."""
         rows = np.array([[0.5], *([[end * _FAR_FEATURE * self.plan.clip]] if end else [])])
-        learner = OverRows(encoder_from({"kind": "linear", "width": 1}, 1, seed=1), rows)
-        return noised_sum(learner, np.arange(len(rows)), np.ones((len(rows), 1)), self.plan.clip, noise)
+        learner = RowEncoder(encoder_from({"kind": "linear", "width": 1}, 1, seed=1), rows)
+        return sum_with_noise(learner, np.arange(len(rows)), np.ones((len(rows), 1)), self.plan.clip, noise)
 
 
 def _with_constant(rows: FeatureMatrix, task: Moments) -> FeatureMatrix:
@@ -450,7 +457,7 @@ def _example() -> FeatureStudy:
     """Two parties with random cosines and a linear map, a label of two classes; epsilon 1 against the analyst."""
     schema = Schema({f"c{index}": number(-1, 1) for index in range(_COLUMNS)}, clip=1.0)
     roster = Roster.of({"left": schema, "right": schema})
-    joint = Joint((("left", 2), ("right", 2)), "left", 2)
+    joint = JointEmbeddings((("left", 2), ("right", 2)), "left", 2)
     task = joint.moments(roster.trust, parse_budgets({"analyst": 1.0}, 1e-5, roster.trust), rows_at_most=2**20)
     return FeatureStudy(joint, task, (("left", "cosine"), ("right", "linear")))
 
@@ -459,7 +466,7 @@ def _charged(study: FeatureStudy) -> tuple[ChargedMoments, PrivateTraining]:
     """The same with training of the label owner's encoder before, which takes most of an epsilon of 1."""
     trust = study.task.trust
     budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
-    plan = planned(study.joint, 2, 400, trust, budgets, epochs=_EPOCHS, share=0.8)
+    plan = plan_training(study.joint, 2, 400, trust, budgets, epochs=_EPOCHS, share=0.8)
     return moments_after(study.joint, plan, trust, budgets, rows_at_most=2**20), plan
 
 

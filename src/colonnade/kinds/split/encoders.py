@@ -1,10 +1,14 @@
-"""Encoders from what a study or a party says of them: a specification, a module, an encoder that is there, a file."""
+"""Encoders from what a study or a party says of them: a specification, a module, an encoder that is there, a file.
+
+What a party keeps of a split model is such a file too: its encoder, and the head where it alone has one.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,14 +18,35 @@ from numpy.typing import NDArray
 
 from colonnade.disk import reading
 from colonnade.errors import StudyError
-from colonnade.kinds.split.contract import Encoder, Matrix, OverRows, Trainable, Training
-from colonnade.kinds.split.edges import Edges, EdgesOptions
-from colonnade.kinds.split.features import Cosine, CosineOptions
-from colonnade.kinds.split.layers import ConvolutionalNetwork, ConvolutionalOptions, Perceptron, PerceptronOptions
-from colonnade.kinds.split.linear import Linear, LinearOptions, LinearOver
-from colonnade.kinds.split.networks import Network, set_weights
-from colonnade.kinds.split.options import Options, image_shape
-from colonnade.kinds.split.trial import tried
+from colonnade.kinds.split.encoder_base import (
+    Encoder,
+    EncoderOptions,
+    Matrix,
+    RowEncoder,
+    TrainableEncoder,
+    Training,
+    image_shape,
+    try_encoder,
+    worse_training,
+)
+from colonnade.kinds.split.numpy_encoders import (
+    CosineEncoder,
+    CosineOptions,
+    EdgeEncoder,
+    EdgeOptions,
+    LinearEncoder,
+    LinearOptions,
+    StackedLinearEncoder,
+)
+from colonnade.kinds.split.torch_encoders import (
+    ConvolutionalNetwork,
+    ConvolutionalOptions,
+    NetworkEncoder,
+    Perceptron,
+    PerceptronOptions,
+    set_weights,
+)
+from colonnade.models import serialization
 from colonnade.models.pytorch import load_torch
 from colonnade.models.serialization import name_file_in_errors, packed, replace_private, unpack_arrays
 from colonnade.randomness import new_key
@@ -33,8 +58,8 @@ __all__ = [
     "KINDS",
     "Encoder",
     "Matrix",
-    "OverRows",
-    "Trainable",
+    "RowEncoder",
+    "TrainableEncoder",
     "encoder_from",
     "from_bytes",
     "load_encoder",
@@ -43,10 +68,10 @@ __all__ = [
     "to_bytes",
 ]
 
-_BUILT: dict[str, tuple[Any, type[Options]]] = {
-    "cosine": (Cosine, CosineOptions),
-    "edges": (Edges, EdgesOptions),
-    "linear": (Linear, LinearOptions),
+_BUILT: dict[str, tuple[Any, type[EncoderOptions]]] = {
+    "cosine": (CosineEncoder, CosineOptions),
+    "edges": (EdgeEncoder, EdgeOptions),
+    "linear": (LinearEncoder, LinearOptions),
     "mlp": (Perceptron, PerceptronOptions),
     "cnn": (ConvolutionalNetwork, ConvolutionalOptions),
 }
@@ -73,20 +98,20 @@ def encoder_from(
     if isinstance(spec, Encoder):
         if spec.columns != columns:
             raise StudyError(f"the encoder reads {spec.columns} encoded columns, but the table has {columns} [ST249]")
-        tried(spec)
+        try_encoder(spec)
         return spec
     if not isinstance(spec, Mapping):
-        return Network(columns, _module_of(spec), {}, None, device)
+        return NetworkEncoder(columns, _module_of(spec), {}, None, device)
     options = dict(spec)
     kind = options.pop("kind", None)
     if kind == _MODULE:
-        return _supplied(options, columns, device)
-    if kind == Linear.kind and "over" in options:
+        return _build_supplied(options, columns, device)
+    if kind == LinearEncoder.kind and "over" in options:
         below, width = below_of(options)
-        return LinearOver.start(encoder_from(below, columns, seed=seed, device=device), width)
-    made, read = known(kind)
+        return StackedLinearEncoder.start(encoder_from(below, columns, seed=seed, device=device), width)
+    made, read = encoder_kind(kind)
     random = np.random.default_rng(int.from_bytes(new_key(), "little") if seed is None else seed)
-    return _placed(made.draw(columns, read.read(kind, options), random), device)
+    return _place(made.draw(columns, read.read(kind, options), random), device)
 
 
 def runs_code(spec: Any) -> bool:
@@ -119,7 +144,7 @@ def from_bytes(
     if learned not in get_args(Training):
         raise StudyError("the file of an encoder does not say how it was trained [ST252]")
     named = {name.removeprefix(_ARRAY): value for name, value in arrays.items()}
-    found = _restored(spec, columns, named, module, device)
+    found = _restore(spec, columns, named, module, device)
     found.learned = learned
     return found
 
@@ -142,7 +167,7 @@ def load_encoder(
         return from_bytes(content, module, device=device)
 
 
-def _restored(
+def _restore(
     spec: Mapping[str, Any], columns: int, arrays: Mapping[str, NDArray[Any]], module: Any, device: str
 ) -> Encoder:
     options = dict(spec)
@@ -153,17 +178,17 @@ def _restored(
                 "the file holds weights of a module of its party: give the module, or what makes it [ST254]"
             )
         return _with_weights({**options, "make": module}, columns, arrays, device)
-    if kind == Linear.kind and "over" in options:
+    if kind == LinearEncoder.kind and "over" in options:
         below, width = below_of(options)
-        own, theirs = LinearOver.parted(arrays)
-        return LinearOver.restore(_restored(below, columns, theirs, module, device), width, own)
-    made, read = known(kind)
-    return _placed(made.restore(columns, read.read(kind, options), arrays), device)
+        own, theirs = StackedLinearEncoder.split_arrays(arrays)
+        return StackedLinearEncoder.restore(_restore(below, columns, theirs, module, device), width, own)
+    made, read = encoder_kind(kind)
+    return _place(made.restore(columns, read.read(kind, options), arrays), device)
 
 
 def below_of(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     """The specification of the encoder of which a linear map is asked for, and the width of the map."""
-    below, width = options["over"], LinearOptions.read(Linear.kind, {**options, "over": None}).width
+    below, width = options["over"], LinearOptions.read(LinearEncoder.kind, {**options, "over": None}).width
     if not isinstance(below, Mapping) or "over" in below or width is None:
         raise StudyError(
             "a linear map over another encoder has a width, and that encoder's specification as 'over' [ST255]"
@@ -171,18 +196,18 @@ def below_of(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     return below, width
 
 
-def known(kind: Any) -> tuple[Any, type[Options]]:
+def encoder_kind(kind: Any) -> tuple[Any, type[EncoderOptions]]:
     """What draws encoders of a kind, and what reads their options."""
     if not isinstance(kind, str) or kind not in _BUILT:
         raise StudyError(f"an encoder's kind is one of {', '.join(KINDS)} [ST256]")
     return _BUILT[kind]
 
 
-def _placed(encoder: Encoder, device: str) -> Encoder:
-    return encoder.to(device) if isinstance(encoder, Network) else encoder
+def _place(encoder: Encoder, device: str) -> Encoder:
+    return encoder.to(device) if isinstance(encoder, NetworkEncoder) else encoder
 
 
-def _supplied(options: dict[str, Any], columns: int, device: str) -> Encoder:
+def _build_supplied(options: dict[str, Any], columns: int, device: str) -> Encoder:
     """An encoder whose module the party brings: ``make``, perhaps the file of its ``weights``, and a ``shape``."""
     weights = options.pop("weights", None)
     if weights is None:
@@ -211,7 +236,7 @@ def _with_weights(
     if weights is not None:
         set_weights(made, weights)
     image = None if shape is None else image_shape(shape, columns)
-    return Network(columns, made, {} if shape is None else {"shape": list(shape)}, image, device)
+    return NetworkEncoder(columns, made, {} if shape is None else {"shape": list(shape)}, image, device)
 
 
 def _module_of(given: Any) -> nn.Module:
@@ -240,3 +265,96 @@ def _module_of(given: Any) -> nn.Module:
         )
     module: nn.Module = made
     return module
+
+
+PARTY_FILE_FORMAT = "colonnade kept encoder 1"
+_ARCHIVE_ABOUT, _ENCODER, _OWN = "about", "encoder", "own."
+
+
+@dataclass(frozen=True)
+class PartyArchive:
+    """One party's file: whose it is, of which model, whether private rows trained it, and what it holds."""
+
+    party: str
+    model: str
+    training: Training
+    encoder: Encoder | None
+    own: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+def party_file_content(kept: PartyArchive) -> bytes:
+    """The content of the file."""
+    about = {"format": PARTY_FILE_FORMAT, "party": kept.party, "model": kept.model, "training": kept.training}
+    arrays: dict[str, NDArray[Any]] = {_ARCHIVE_ABOUT: np.array(json.dumps(about))}
+    if kept.encoder is not None:
+        arrays[_ENCODER] = np.frombuffer(to_bytes(kept.encoder), dtype=np.uint8)
+    for name, array in kept.own.items():
+        arrays[f"{_OWN}{name}"] = array
+    return serialization.packed(arrays)
+
+
+def write_party_file(path: Path, party: str, whole: bytes) -> Path:
+    """Write it to a file that only its user can read; another party's file is not replaced."""
+    if path.exists() and _about(_arrays(path)).get("party") != party:
+        raise StudyError(
+            f"{path} does not hold an encoder of {party}: choose another path, or delete it yourself [ST282]"
+        )
+    serialization.replace_private(path, whole)
+    return path
+
+
+def read_party_file(path: Path, model: str | None, module: Any = None) -> PartyArchive:
+    """What a party kept; an error if it is not of the model with this digest, where one is given."""
+    arrays = _arrays(path)
+    about = _about(arrays)
+    if about.get("format") != PARTY_FILE_FORMAT:
+        raise StudyError(f"{path} does not hold a kept encoder; save_kept writes such a file [ST283]")
+    if model is not None and about.get("model") != model:
+        raise StudyError(
+            f"{path} holds an encoder of another model or another fit of it; use the file of this one [ST284]"
+        )
+    with serialization.name_file_in_errors(path):
+        party, training = str(about["party"]), about["training"]
+        if training not in get_args(Training):
+            raise ValueError("nobody knows how it was trained [VA070]")
+        packed = arrays.pop(_ENCODER, None)
+        encoder = None if packed is None else from_bytes(_bytes(packed), module)
+        if encoder is not None:
+            training = worse_training(encoder.learned, training)
+            encoder.learned = training
+        own = {name.removeprefix(_OWN): _finite(array) for name, array in arrays.items() if name.startswith(_OWN)}
+    return PartyArchive(party, str(about["model"]), training, encoder, own)
+
+
+def is_party_file(path: Path) -> bool:
+    """Whether a file is one that a study left, and not the bare file of an encoder."""
+    return _about(_arrays(path)).get("format") == PARTY_FILE_FORMAT
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        return serialization.unpack_arrays(reading.read_bytes(path, reading.MAX_LEARNED_BYTES))
+    except reading.UnreadableFile as error:
+        raise StudyError(f"{path} cannot be read: {error} [ST285]") from None
+    except ValueError:
+        return {}
+
+
+def _about(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    try:
+        found = json.loads(str(arrays[_ARCHIVE_ABOUT]))
+    except (KeyError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _bytes(packed: NDArray[Any]) -> bytes:
+    if packed.dtype != np.uint8 or packed.ndim != 1:
+        raise ValueError("an encoder is kept as bytes [VA071]")
+    return packed.tobytes()
+
+
+def _finite(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise ValueError("a head holds finite numbers [VA072]")
+    return array

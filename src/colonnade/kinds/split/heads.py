@@ -35,7 +35,7 @@ _RIDGE = {False: 1 / 4, True: 1.0}
 
 
 @dataclass(frozen=True)
-class Head:
+class LinearHead:
     """Public weights, (outputs, features), and an intercept for each output: a class, or the one number."""
 
     weights: Matrix
@@ -64,7 +64,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Sums:
+class LabelledSums:
     """Noisy sums over all rows, the last columns the label's, and the deviations of their noise.
 
     ``matrix`` is (D + outputs, D + outputs). Of classes, the label's columns are flags, exactly one of which is 1, so
@@ -85,9 +85,9 @@ class Sums:
             raise ValueError("sums have columns of a label, and others [VA069]")
 
 
-def head_from(
-    sums: Sums, *, classes: int, constant: float = 1.0, solver: str = "auto", ridge: float | str = "auto"
-) -> Head:
+def fit_head(
+    sums: LabelledSums, *, classes: int, constant: float = 1.0, solver: str = "auto", ridge: float | str = "auto"
+) -> LinearHead:
     """The head that the sums give; ``classes`` is 0 for a number, whose sums end with a column of the ``constant``."""
     if solver not in SOLVERS:
         raise StudyError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r} [ST280]")
@@ -102,7 +102,7 @@ def head_from(
     return _least_squares(sums, ridge, steep=solver == "logistic")
 
 
-def features_of(sums: Sums, *, classes: int, constant: float) -> least_squares.LeastSquaresProblem:
+def features_of(sums: LabelledSums, *, classes: int, constant: float) -> least_squares.LeastSquaresProblem:
     """Least squares of the label on the features, around their means; sums of a number end with the ``constant``."""
     if not classes:
         labels = np.arange(len(sums.matrix) - 1 - sums.outputs, len(sums.matrix) - 1)
@@ -121,7 +121,7 @@ def features_of(sums: Sums, *, classes: int, constant: float) -> least_squares.L
     )
 
 
-def _discriminant(sums: Sums, ridge: float | str) -> Head:
+def _discriminant(sums: LabelledSums, ridge: float | str) -> LinearHead:
     """Log-probabilities of classes that are normal around their means, all with the same covariance."""
     gram, cross, sizes, noise = _parts(sums)
     rows = float(sizes.sum())
@@ -134,23 +134,23 @@ def _discriminant(sums: Sums, ridge: float | str) -> Head:
     weights = (vectors / kept) @ (vectors.T @ means) * rows
     offsets = np.log(sizes / rows) - np.einsum("dk,dk->k", means, weights) / 2
     facts = {"rows": rows, "ridge": floor, "raised": float(np.count_nonzero(values < floor)), "noise": noise}
-    return Head(weights.T, offsets, "discriminant", facts)
+    return LinearHead(weights.T, offsets, "discriminant", facts)
 
 
-def _least_squares(sums: Sums, ridge: float | str, *, steep: bool) -> Head:
+def _least_squares(sums: LabelledSums, ridge: float | str, *, steep: bool) -> LinearHead:
     """Least squares of the classes' flags; ``steep`` turns each fitted share into log-odds."""
     whole = features_of(sums, classes=sums.outputs, constant=1.0)
     given = replace(whole, noise=_RIDGE[sums.sought] * whole.noise)
     found = least_squares.solve(given, ridge)
     facts = {"rows": given.rows, "ridge": found.ridge, "raised": float(found.clipped), "noise": whole.noise}
     if not steep:
-        return Head(found.weights, found.intercepts, "ridge", facts)
+        return LinearHead(found.weights, found.intercepts, "ridge", facts)
     known = zip(given.label_means, found.spreads, found.agreements, strict=True)
     slope = math.fsum(least_squares.steepness(0.5, *map(float, each)) for each in known) / sums.outputs
-    return Head(slope * found.weights, slope * (found.intercepts - 0.5), "logistic", facts | {"slope": slope})
+    return LinearHead(slope * found.weights, slope * (found.intercepts - 0.5), "logistic", facts | {"slope": slope})
 
 
-def _regression(sums: Sums, constant: float, ridge: float | str) -> Head:
+def _regression(sums: LabelledSums, constant: float, ridge: float | str) -> LinearHead:
     """Least squares of a number, around the means that the constant's column gives."""
     given = features_of(sums, classes=0, constant=constant)
     if sums.sought:
@@ -159,10 +159,10 @@ def _regression(sums: Sums, constant: float, ridge: float | str) -> Head:
         given = replace(given, noise=given.noise * (1 + far) + far**2 * float(sums.deviations[-1, -1]))
     found = least_squares.solve(given, ridge)
     facts = {"rows": given.rows, "ridge": found.ridge, "raised": float(found.clipped), "noise": given.noise}
-    return Head(found.weights, found.intercepts, "ridge", facts)
+    return LinearHead(found.weights, found.intercepts, "ridge", facts)
 
 
-def _parts(sums: Sums) -> tuple[Matrix, Matrix, Vector, float]:
+def _parts(sums: LabelledSums) -> tuple[Matrix, Matrix, Vector, float]:
     """Z'Z, Z'Y, the classes' sizes, never below their noise, and about the operator norm of the noise in Z'Z."""
     width = len(sums.matrix) - sums.outputs
     sizes = np.maximum(np.diagonal(sums.matrix)[width:], np.maximum(1.0, np.diagonal(sums.deviations)[width:]))

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.kinds.pca.task import SubspaceIteration
-from colonnade.kinds.split.adaptive.task import Adaptive
+from colonnade.kinds.split.adaptive_task import AdaptiveTask
 from colonnade.kinds.split.base import SplitModel
-from colonnade.kinds.split.embeddings.task import Embeddings
-from colonnade.kinds.split.given import no_code
-from colonnade.kinds.split.ways import Learned
+from colonnade.kinds.split.embedding_task import EmbeddingTask
+from colonnade.kinds.split.head_strategy import LearnedHead
+from colonnade.kinds.split.validate_params import refuse_code
 from colonnade.models.classifier_mixin import ClassifierMixin, Threshold, check_threshold
 from colonnade.models.new_rows import Matrix, People, ReadingOptions
 from colonnade.models.parameters import (
@@ -33,13 +33,13 @@ from colonnade.protocols.moments.task import ChargedMoments, Moments
 from colonnade.protocols.task import Task
 from colonnade.tables import Column
 
-_InFile = InFile(Annotated[dict[str, dict[str, Any]] | None, CheckedBy(no_code)], None)
+_InFile = InFile(Annotated[dict[str, dict[str, Any]] | None, CheckedBy(refuse_code)], None)
 Encoders = Annotated[Mapping[str, Any] | None, _InFile, NAMES_PARTIES]
 Head = Literal["auto", "committee", "embeddings", "published"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SplitClassifier(ClassifierMixin[Task, Learned], SplitModel):
+class SplitClassifier(ClassifierMixin[Task, LearnedHead], SplitModel):
     """A classifier over embeddings of columns that nobody holds together.
 
     Each party maps its columns to an embedding by an encoder of its own, which never leaves it. The head is learned
@@ -84,7 +84,7 @@ class SplitClassifier(ClassifierMixin[Task, Learned], SplitModel):
     """
 
     kind = "split-classifier"
-    tasks = (Moments, ChargedMoments, SubspaceIteration, Embeddings, Adaptive)
+    tasks = (Moments, ChargedMoments, SubspaceIteration, EmbeddingTask, AdaptiveTask)
     many_classes = True
 
     label: Label = None
@@ -160,7 +160,7 @@ class SplitRegressor(SplitModel):
     """
 
     kind = "split-regressor"
-    tasks = (Moments, SubspaceIteration, Embeddings)
+    tasks = (Moments, SubspaceIteration, EmbeddingTask)
 
     label: Label = None
     epsilon: float | Mapping[str, float] | None = None

@@ -1,29 +1,200 @@
 """Training of one party's encoder on its own rows, under noise and charged: DP-SGD in whole numbers.
 
-Each update is a sum over a batch of people's gradients, each clipped and cut to whole numbers, plus discrete Gaussian
-noise; docs/theory/private-updates.md says what all updates together are worth. What is done with such a sum is free, so
-a step may have momentum, and the trained encoder may be used for ever.
+Each update is a sum over a batch of people's gradients, each clipped and cut to whole numbers, so that each person's
+part is never longer than a radius, plus discrete Gaussian noise; docs/theory/private-updates.md says what all updates
+together are worth. What is done with such a sum is free, so a step may have momentum or be that of Adam, and the
+trained encoder may be used for ever.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from colonnade.errors import StudyError
-from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
-from colonnade.kinds.split.embeddings.task import GRADIENT_BITS
-from colonnade.kinds.split.embeddings.updates import noised_sum
+from colonnade.errors import CapacityError, StudyError
+from colonnade.kinds.split.embedding_task import GRADIENT_BITS
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, law_named
 from colonnade.privacy.releases import RepeatedRelease
 from colonnade.protocols.message_task import NOISE_UNIT, own_noise
 from colonnade.randomness import Stream
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+class RowEmbedding(Protocol):
+    """An encoder that does not change, and the rows of its party."""
+
+    @property
+    def width(self) -> int:
+        """How many numbers an embedding has."""
+
+    def embed(self, places: Places, /) -> Matrix:
+        """Embeddings of the rows at these places, (n, width), as the encoder gives them: not clipped."""
+
+
+class RowLearner(RowEmbedding, Protocol):
+    """An encoder whose parameters are learned."""
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the encoder has."""
+
+    def pull_back(self, places: Places, slopes: Matrix, /) -> Vector:
+        """The sum over rows of (d embedding / d parameters)' times the row's slope, (parameters,)."""
+
+    def pull_back_each(self, places: Places, slopes: Matrix, /) -> Iterator[Matrix]:
+        """The same for each row alone, in blocks of rows, (rows of the block, parameters)."""
+
+    def move(self, step: Vector, /) -> None:
+        """Add a step to the parameters."""
+
+
+WholeSum = NDArray[np.int64]
+_INSIDE_GRADIENT = (
+    1 - 2.0**-40
+)  # room for the error of a norm in floats, so that hardly any row is refused by its integers
+_SURE = 1 - 2.0**-29  # a sum of up to 2^22 squares in float64 errs by less than this part of it
+_MOST_NUMBERS = 1 << 22
+_EXACT = 1 << 53
+_TOGETHER = 1 << 16
+_AT_ONCE = 1 << 12
+_LARGEST_RADIUS = 1 << 30
+
+
+def sum_clipped_gradients(learner: RowLearner, places: Places, slopes: Matrix, clip: float, radius: int) -> WholeSum:
+    """The sum over these people of their gradients, each of norm at most ``clip``, in steps of ``clip / radius``."""
+    if len(places) * radius >= _EXACT or learner.parameters > _MOST_NUMBERS:
+        raise CapacityError(
+            f"sums of gradients are exact up to {_MOST_NUMBERS:,} parameters and {_EXACT // radius:,} people a batch: "
+            "use a smaller encoder or more batches [CA017]"
+        )
+    total = np.zeros(learner.parameters)
+    factors = getattr(learner, "factors", None)  # only where gradients are products
+    if factors is not None and factors(places[:0], slopes[:0]) is not None:
+        for part in (slice(start, start + _AT_ONCE) for start in range(0, len(places), _AT_ONCE)):
+            first, second = factors(places[part], slopes[part])
+            total += sum_clipped_products(first, second, clip, radius)
+        return total.astype(np.int64)
+    for each in learner.pull_back_each(places, slopes):
+        for block in _blocks(each):
+            with np.errstate(over="ignore"):  # a gradient that no float can hold counts as none
+                scaled = each[block] * (radius / clip)
+            total += cut_rows(scaled, radius).sum(axis=0)
+    return total.astype(np.int64)
+
+
+def cut_rows(rows: Matrix, radius: int) -> Matrix:
+    """Rows in whole numbers, held as float64, whose squared norm is at most the square of ``radius``."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        known = np.isfinite(norms)
+        factors = np.where(
+            known,
+            radius * _INSIDE_GRADIENT / np.maximum(np.where(known, norms, radius), radius * _INSIDE_GRADIENT),
+            0.0,
+        )
+        whole = rows * factors[:, None]
+    if not known.all():
+        whole[~known] = 0.0
+    np.trunc(whole, out=whole)
+    return _enforce_radius(whole, radius)
+
+
+def sum_clipped_products(first: Matrix, second: Matrix, clip: float, radius: int) -> WholeSum:
+    """The same where the gradient of a person is all products of one vector's numbers with another's, (a times b,).
+
+    That is so where an encoder ends in a linear map and nothing before it learns: the map is given the first vector,
+    and the slope is the second. Both are made whole, with norms at most ``split_radius(radius)``. Then the products
+    are whole and have a norm of at most ``radius``, and their sum over people is one product of matrices.
+    """
+    ours, theirs = split_radius(radius)
+    total = np.zeros((first.shape[1], second.shape[1]))
+    for block in _blocks(first):
+        a, b = _finite(first[block], second[block])
+        a_norms, b_norms = _norms(a), _norms(b)
+        with np.errstate(over="ignore"):
+            length = np.minimum(a_norms * b_norms / clip, 1.0)  # of the gradient, in clips
+        left = np.trunc(a * (ours * _INSIDE_GRADIENT / a_norms))
+        right = np.trunc(b * (length * (theirs * _INSIDE_GRADIENT) / b_norms))
+        total += _enforce_radius(left, ours).T @ _enforce_radius(right, theirs)
+    return total.astype(np.int64).ravel()
+
+
+def split_radius(radius: int) -> tuple[int, int]:
+    """The largest norms of the two vectors, in whole steps, whose product is at most ``radius``."""
+    ours = 1 << (radius.bit_length() - 1) // 2
+    return ours, radius // ours
+
+
+def _enforce_radius(whole: Matrix, radius: int) -> Matrix:
+    """Rows of whole numbers; one whose squared norm is above that of the radius, in integers, becomes zero."""
+    if radius > _LARGEST_RADIUS:
+        raise ValueError("squares of such a radius do not fit integers [VA129]")
+    with np.errstate(over="ignore"):
+        squares = np.einsum("ij,ij->i", whole, whole)
+    whole[~(squares <= 2.0 * radius * radius)] = 0.0  # what is left fits 62 bits
+    doubtful = np.flatnonzero(squares > radius * radius * _SURE)
+    exact = whole[doubtful].astype(np.int64)
+    whole[doubtful[np.einsum("ij,ij->i", exact, exact) > radius * radius]] = 0.0
+    return whole
+
+
+def _norms(rows: Matrix) -> Matrix:
+    """Norms of rows, (rows, 1); 1 for a row that is so short that its square is none."""
+    with np.errstate(over="ignore", under="ignore"):
+        found = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    return np.where(found > 0, found, 1.0)
+
+
+def _finite(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
+    """Both, with zeros where a number of either is not finite."""
+    known = np.isfinite(first).all(axis=1, keepdims=True) & np.isfinite(second).all(axis=1, keepdims=True)
+    return (first, second) if known.all() else (np.where(known, first, 0.0), np.where(known, second, 0.0))
+
+
+def _blocks(rows: Matrix) -> list[slice]:
+    """Blocks of rows that stay in the processor's cache."""
+    size = max(1, _TOGETHER // max(1, rows.shape[1]))
+    return [slice(start, start + size) for start in range(0, len(rows), size)]
+
+
+NoiseDraw = Callable[[int], WholeSum]
+"""A function that draws so many numbers of noise."""
+_UPDATE_RADIUS = 1 << GRADIENT_BITS
+_SLOW, _SLOWER, _TINY = 0.9, 0.999, 1e-8
+
+
+def sum_with_noise(learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Vector:
+    """The noised sum over people of their gradients, each of norm at most ``clip``."""
+    total = sum_clipped_gradients(learner, places, slopes, clip, _UPDATE_RADIUS)
+    return np.asarray((total + draw(len(total))) * (clip / _UPDATE_RADIUS))
+
+
+class AdamSteps:
+    """Steps from noised sums to an encoder's parameters (Adam), all of the same public rate."""
+
+    def __init__(self, parameters: int, rate: float) -> None:
+        self.rate, self.taken = rate, 0
+        self.mean, self.square = np.zeros(parameters), np.zeros(parameters)
+
+    def next_step(self, total: Vector) -> Vector:
+        """What is added to the parameters after a noised sum of gradients."""
+        self.taken += 1
+        self.mean = _SLOW * self.mean + (1 - _SLOW) * total
+        self.square = _SLOWER * self.square + (1 - _SLOWER) * total**2
+        mean, square = self.mean / (1 - _SLOW**self.taken), self.square / (1 - _SLOWER**self.taken)
+        return np.asarray(-self.rate * mean / (np.sqrt(square) + _TINY))
+
 
 THEOREM = "private-updates"
 SlopesOf = Callable[[Places, Matrix], Matrix]
@@ -107,13 +278,13 @@ class PrivateTraining:
         """What is charged."""
         return (self.event,)
 
-    def calibrated(self, trust: Trust, budgets: Sequence[Budget]) -> PrivateTraining:
+    def calibrate(self, trust: Trust, budgets: Sequence[Budget]) -> PrivateTraining:
         """The same with the least noise that keeps every budget."""
         return add_least_noise(lambda noise: replace(self, noise=noise), trust, budgets, owners=1)
 
 
-def train(
-    learner: Learner, slopes_of: SlopesOf, plan: PrivateTraining, stream: Stream, *, rows: int | None = None
+def train_encoder(
+    learner: RowLearner, slopes_of: SlopesOf, plan: PrivateTraining, stream: Stream, *, rows: int | None = None
 ) -> None:
     """Train an encoder in place; nothing but noised sums of whole numbers reaches its parameters.
 
@@ -132,17 +303,17 @@ def train(
         for batch in range(plan.batches):
             places = np.arange(batch, present, plan.batches, dtype=np.int64)
             slopes = slopes_of(places, learner.embed(places))
-            total = noised_sum(learner, places, slopes, plan.clip, lambda count: draw(plan, count, stream))
+            total = sum_with_noise(learner, places, slopes, plan.clip, lambda count: draw_noise(plan, count, stream))
             velocity = plan.momentum * velocity + total * (plan.batches / plan.rows)
             learner.move(-plan.rate * velocity)
 
 
-def draw(plan: PrivateTraining, count: int, stream: Stream) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def draw_noise(plan: PrivateTraining, count: int, stream: Stream) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """The noise of one sum; audits attack this function."""
     return law_named(CLOSEST_TO_GAUSSIAN).sample(Fraction(plan.variance), (count,), stream)
 
 
-def _refuse_slopes_that_mix_people(learner: Learner, slopes_of: SlopesOf, rows: int) -> None:
+def _refuse_slopes_that_mix_people(learner: RowLearner, slopes_of: SlopesOf, rows: int) -> None:
     """Try the function on some people together and apart: no proof, but most mistakes are found before they cost."""
     places = np.arange(min(rows, _TRIED), dtype=np.int64)
     found, half = learner.embed(places), len(places) // 2
@@ -152,3 +323,28 @@ def _refuse_slopes_that_mix_people(learner: Learner, slopes_of: SlopesOf, rows: 
         raise StudyError(
             "the slope of a person must follow from its own embedding and label, whoever stands beside it [ST328]"
         )
+
+
+Integers = NDArray[np.int64]
+_INSIDE = 1 - 2.0**-40  # room for the error of a norm in floats, so that hardly any row is refused by its integers
+
+
+def clip_rows_within(rows: Matrix, radius: float) -> Matrix:
+    """Rows of at most this norm: longer ones are scaled down, and what is not a number becomes zero."""
+    finite = np.isfinite(rows).all(axis=1, keepdims=True)
+    kept = np.where(finite, rows, 0.0)
+    largest = np.abs(kept).max(axis=1, keepdims=True, initial=0.0)
+    unit = kept / np.where(largest > 0, largest, 1.0)
+    norms = np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1.0)  # in units of the largest number
+    return np.asarray(np.where(largest > radius / norms, unit * (radius / norms), kept))
+
+
+def clip_to_integers(rows: Matrix, radius: int) -> Integers:
+    """Rows in whole numbers whose squared norm, in whole numbers, is at most the square of ``radius``.
+
+    They are cut toward zero, which makes no row longer. A row that is too long in spite of that becomes zero: so the
+    bound holds by a comparison of integers, and not by what floats promise.
+    """
+    whole = np.trunc(clip_rows_within(rows, radius * _INSIDE)).astype(np.int64)
+    short = (whole * whole).sum(axis=1, keepdims=True) <= radius * radius
+    return np.where(short, whole, 0)

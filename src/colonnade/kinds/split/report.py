@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from colonnade.kinds.split.base import SplitModel
     from colonnade.kinds.split.scores import SplitScores
 
-_WAYS = {
+_LEARNED_BY = {
     "committee": "by a committee, from one noisy release of second moments: no embedding left anybody",
     "embeddings": "from embeddings with noise, which every other party told",
     "published": "from embeddings as published: for this nothing is proven",
@@ -43,7 +43,7 @@ def _lead(model: SplitModel) -> Html:
     has = "everybody has it" if model.head_ == "committee" else f"{active} alone has it"
     return tag(
         "p",
-        f"{people} head over embeddings that predicts {model.label_}, learned {_WAYS[model.head_]}; {has}. Each party "
+        f"{people} head over embeddings that predicts {model.label_}, learned {_LEARNED_BY[model.head_]}; {has}. Each party "
         "keeps its encoder, in its kept.npz and nowhere else: this report holds none of them.",
     )
 
@@ -110,7 +110,7 @@ def _parties(model: SplitModel, owners: Sequence[str]) -> Html:
         kind = model.encoder_kind(name)
         told = "shares alone" if committee else _deviation(noise.get(name))
         width = _plain(widths.get(name)) or "–"
-        clip = _clipped(_plain(clips.get(name)), model)
+        clip = _longest(_plain(clips.get(name)), model)
         rows.append((name, kind or "none: it has nothing but the label", width if kind else "–", clip, told))
     length = "Length" if committee else "Clipped"
     heads = ("Party", "Encoder", "Numbers of an embedding", length, "Left the party as" if committee else "Noise")
@@ -122,7 +122,7 @@ def _parties(model: SplitModel, owners: Sequence[str]) -> Html:
     return join(tag("h3", "The parties"), table(heads, rows, caption=caption, numeric=(2, 3) if committee else (2,)))
 
 
-def _clipped(clip: str | None, model: SplitModel) -> str:
+def _longest(clip: str | None, model: SplitModel) -> str:
     """The longest embedding; as published, one that is rescaled may be stretched beyond it."""
     if clip is None or model.head_ == "committee":
         return clip or "–"
@@ -144,7 +144,7 @@ def who_saw_what(model: SplitModel, run: Run, trust: Trust) -> Html:
     active = str(plan.get("active") or plan.get("to") or "")
     others = wording.join_names([name for name in trust.owners if name != active])
     noisy = "embeddings" if plan.get("guarantee") else "noisy embeddings"
-    back, noise = _told_back(model, plan, active), "none" if _unprotected(plan) else "its own"
+    back, noise = _returned_to(model, plan, active), "none" if _unprotected(plan) else "its own"
     rows: list[tuple[object, ...]] = []
     for name in trust.owners:
         holds = name == active
@@ -158,7 +158,7 @@ def who_saw_what(model: SplitModel, run: Run, trust: Trust) -> Html:
     return join(tag("h2", "Who saw what"), table(_HEADS, rows, caption=caption))
 
 
-def _told_back(model: SplitModel, plan: Mapping[str, object], active: str) -> str:
+def _returned_to(model: SplitModel, plan: Mapping[str, object], active: str) -> str:
     """What comes back to a party that tells embeddings."""
     if plan.get("guarantee"):
         return f"slopes of {active}"

@@ -1,22 +1,31 @@
-"""Scores of new people by encoders that parties kept; only one party receives them, and every question is charged."""
+"""Scores of new people by encoders that parties kept; only one party receives them, and every question is charged.
+
+There are two questions: parts of scores that are added on shares, and embeddings that are told.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.prediction.scores.task import Scores
-from colonnade.kinds.split import asked, foretold
-from colonnade.kinds.split.asked import Told
+from colonnade.kinds.prediction.scores import programs as summing
+from colonnade.kinds.prediction.scores.programs import OpenedScores, OwnScoreParts
+from colonnade.kinds.prediction.scores.task import ScorePart, Scores
+from colonnade.kinds.split import embedding_programs as telling, embeddings_strategy, score_prior
 from colonnade.kinds.split.base import SplitModel
-from colonnade.kinds.split.embeddings.task import NewEmbeddings
-from colonnade.kinds.split.given import OWN, supposed_of
+from colonnade.kinds.split.embedding_task import EmbeddingSender, NewEmbeddingTask
+from colonnade.kinds.split.encoders import RowEncoder
+from colonnade.kinds.split.score_prior import ScorePrior, centre_classes
+from colonnade.kinds.split.validate_params import OWN, supposition_about
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.federation import Federation
 from colonnade.models.new_rows import Matrix
@@ -32,17 +41,153 @@ from colonnade.models.score_result import (
     check_fitted,
     scored_features,
 )
+from colonnade.privacy import Trust
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.events import audience_of
 from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-Question = Scores | NewEmbeddings
+ScoreMatrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SplitScoresResult:
+    """What the entitled party has in the end: the scores of the people in its own table, heard and by it alone.
+
+    ``left`` and ``unheard`` are the covariances, (outputs, outputs), of what of exact scores is not known after and
+    before anything was heard; they are ``None`` for scores that are the chances' logarithms given what is known.
+    """
+
+    ids: tuple[str, ...]
+    scores: ScoreMatrix
+    alone: ScoreMatrix | None = None
+    posterior_covariance: ScoreMatrix | None = None
+    prior_covariance: ScoreMatrix | None = None
+
+
+def plan_question(
+    model: SplitModel, to: str, owners: tuple[str, ...], roster: Roster, gamma: int, rows: int, *, exact: bool
+) -> Scores | NewEmbeddingTask:
+    """The task before its noise is known; which one it is follows from who has the head."""
+    if missing := [party for party in model.schemas_ if party not in owners]:
+        raise StudyError(f"{missing[0]} keeps a part of the model and takes no part in the prediction [ST218]")
+    if strangers := [party for party in owners if party not in model.schemas_]:
+        raise StudyError(f"{strangers[0]} keeps no part of the model, so it cannot take part in the prediction [ST219]")
+    if model.head_ == "committee":
+        parts = tuple(part_of(model, party, gamma, exact=exact) for party in owners)
+        return Scores(parts, roster.trust, to, gamma, rows, names=tuple(model.feature_names_in_), model=model.digest)
+    if model.head_ == "published":
+        raise StudyError(
+            "a model as published answers no questions about new people, for which it promises nothing: predict where "
+            "all encoders are in one process, or learn the head by a committee or over embeddings [ST220]"
+        )
+    active = model.design_.owner
+    if to != active:
+        raise StudyError(
+            f"{active} alone has the head of this model, so only {active} can be told scores: leave out to [ST221]"
+        )
+    widths, clips = model.plan_["widths"], model.plan_["clips"]
+    senders = tuple(EmbeddingSender(party, widths[party], clips[party]) for party in owners if party != active)
+    return NewEmbeddingTask(Trust(owners, (), 0), active, senders, rows, new="noised", model=model.digest)
+
+
+def part_of(model: SplitModel, party: str, gamma: int, *, exact: bool) -> ScorePart:
+    """The least and the largest whole number that a party's part of each score can be: clip times the weights' norm."""
+    weights, clip = weights_of(model, party, exact=exact), Fraction(model.plan_["clips"].get(party, 0.0))
+    ends = []
+    for row in weights.tolist():
+        square = sum((Fraction(weight) ** 2 for weight in row), Fraction(0)) * (gamma * clip) ** 2
+        ends.append(math.isqrt(math.ceil(square)) + 1 if square else 0)
+    return ScorePart(party, tuple(-end for end in ends), tuple(ends))
+
+
+def weights_of(model: SplitModel, party: str, *, exact: bool) -> ScoreMatrix:
+    """The public weights of one party's embeddings, (outputs, width).
+
+    Scores with noise leave out what all classes have in common: no chance depends on it, and it would need noise.
+    """
+    widths = model.plan_["widths"]
+    start = sum(widths[other] for other in list(model.schemas_)[: list(model.schemas_).index(party)])
+    weights: ScoreMatrix = model.public_["weights"][:, start : start + widths[party]]
+    return weights if exact else centre_classes(weights)
+
+
+def recipient_of(task: Scores | NewEmbeddingTask) -> str:
+    """Who is told the answers."""
+    return task.to
+
+
+def owner(me: Owner, model: SplitModel, table: Table, task: Any) -> SplitScoresResult | None:
+    """An owner's program; it returns the scores at the entitled party and ``None`` at the others."""
+    if task.scheme is None:
+        opened = summing.owner(me, parts(model, me.name, table, task), task)
+        return None if opened is None else _weigh_opened(model, table, opened)
+    if me.name == task.active:
+        found = telling.owner(me, None, table.ids, None, task)
+        return _score_embeddings(model, table, found.received, task)
+    telling.owner(
+        me, _encoder_rows(model, me.name, table), table.ids, None, task, embeddings_strategy.scaling_of(model, me.name)
+    )
+    return None
+
+
+def simulate(model: SplitModel, tables: Mapping[str, Table], task: Any, stream: Stream) -> SplitScoresResult:
+    """What the entitled party would receive, computed in one place."""
+    if task.scheme is None:
+        found = {party: parts(model, party, table, task) for party, table in tables.items()}
+        return _weigh_opened(model, tables[task.to], summing.simulate(found, task, stream))
+    over = {party: _encoder_rows(model, party, tables[party]) for party in task.passives}
+    scalings = {party: embeddings_strategy.scaling_of(model, party) for party in task.passives}
+    rows = tables[task.active].rows
+    told = telling.simulate(over, None, task, stream, rows=rows, scalings=scalings)
+    return _score_embeddings(model, tables[task.active], told[task.active].received, task)
+
+
+def parts(model: SplitModel, party: str, table: Table, task: Scores) -> OwnScoreParts:
+    """One party's parts of the scores of the people in its table."""
+    if model.feature_schema(party) is None:
+        return OwnScoreParts(table.ids, np.zeros((table.rows, task.classes)), table.own_ids)
+    values = model.embedded(party, table) @ weights_of(model, party, exact=task.exact).T
+    return OwnScoreParts(table.ids, values, table.own_ids)
+
+
+def _encoder_rows(model: SplitModel, party: str, table: Table) -> RowEncoder:
+    return RowEncoder(model.own_encoder(party), model.encoded_rows(party, table))
+
+
+def _weigh_opened(model: SplitModel, table: Table, opened: OpenedScores) -> SplitScoresResult:
+    """Scores by what was opened, weighed against what the party's own embeddings foretell of it."""
+    task, has_columns = opened.task, model.feature_schema(opened.task.to) is not None
+    embeddings = model.embedded(task.to, table) if has_columns else np.zeros((table.rows, 0))
+    known = ScorePrior.read(model.public_, model.plan_["widths"], task.to)
+    alone, others = known.scores(embeddings), opened.others / float(task.gamma)
+    if task.exact:
+        exact = opened.own + others + model.public_["intercept"]
+        return SplitScoresResult(opened.ids, exact, alone, np.zeros_like(known.spread), known.spread)
+    own = opened.own + centre_classes(model.public_["intercept"])
+    heard, left = known.update(alone - own, opened.own, others, task.noise_std)
+    return SplitScoresResult(opened.ids, own + heard, alone, left, known.spread)
+
+
+def _score_embeddings(
+    model: SplitModel, table: Table, received: Mapping[str, ScoreMatrix], task: NewEmbeddingTask
+) -> SplitScoresResult:
+    """Scores by the head that the active party kept, which takes the noise of these embeddings into account."""
+    own = {task.active: model.embedded(task.active, table)} if model.feature_schema(task.active) is not None else {}
+    noise = {party: task.received_variance(party) for party in task.passives}
+    way = embeddings_strategy.EmbeddingsStrategy()
+    scores = way.scores_of(model, {**received, **own}, noise)
+    return SplitScoresResult(
+        tuple(table.own_ids), scores, way.scores_alone(model, own.get(task.active, np.zeros((table.rows, 0))))
+    )
+
+
+ScoreTask = Scores | NewEmbeddingTask
 
 
 @dataclass(eq=False, repr=False)
-class SplitScores(ScoreQuestion[Question, Told | None, SplitModel]):
+class SplitScores(ScoreQuestion[ScoreTask, SplitScoresResult | None, SplitModel]):
     """Scores of new people under a split model, told to one party alone; each party brings the encoder it kept.
 
     With a head that a committee learned, each party computes its part of the scores by its encoder and the public
@@ -62,7 +207,7 @@ class SplitScores(ScoreQuestion[Question, Told | None, SplitModel]):
     """
 
     kind = "split-scores"
-    tasks = (Scores, NewEmbeddings)
+    tasks = (Scores, NewEmbeddingTask)
     brings = "encoder"
     kept_file = "kept.npz"
 
@@ -98,7 +243,7 @@ class SplitScores(ScoreQuestion[Question, Told | None, SplitModel]):
 
     # --- planning
 
-    def plan(self, roster: Roster) -> Question:
+    def plan(self, roster: Roster) -> ScoreTask:
         """Bounds from the public head and clips; the least noise that meets the budgets, or none."""
         roster.require_known_members("joint prediction")
         if (self.epsilon is None) != (self.exact is True):
@@ -111,11 +256,11 @@ class SplitScores(ScoreQuestion[Question, Told | None, SplitModel]):
         scorer = self.scorer
         check_columns(scorer, roster)  # type: ignore[arg-type]  # it asks for columns alone, not for weights
         owners, exact = tuple(roster.schemas), self.epsilon is None
-        draft = asked.question(scorer, self.recipient, owners, roster, self.gamma, self.rows_at_most, exact=exact)
+        draft = plan_question(scorer, self.recipient, owners, roster, self.gamma, self.rows_at_most, exact=exact)
         if self.epsilon is None:
-            return replace(draft, new="clear") if isinstance(draft, NewEmbeddings) else draft
+            return replace(draft, new="clear") if isinstance(draft, NewEmbeddingTask) else draft
         budgets = budgets_against(self.recipient, self.epsilon, self.delta, draft.trust)
-        if isinstance(draft, NewEmbeddings):
+        if isinstance(draft, NewEmbeddingTask):
             return draft.calibrate(budgets)
         parts = draft.additive.parts
         return add_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
@@ -123,7 +268,7 @@ class SplitScores(ScoreQuestion[Question, Told | None, SplitModel]):
     def suppositions(self, roster: Roster) -> tuple[str, ...]:
         """Which parties supplied encoders, which answer here too and which no code can check."""
         scorer = self.scorer
-        return tuple(supposed_of(party) for party in scorer.schemas_ if scorer.encoder_kind(party) == OWN)
+        return tuple(supposition_about(party) for party in scorer.schemas_ if scorer.encoder_kind(party) == OWN)
 
     def check_model(self, model: Any) -> SplitModel:
         """This model, if it is a fitted one whose parties keep encoders."""
@@ -141,41 +286,43 @@ class SplitScores(ScoreQuestion[Question, Told | None, SplitModel]):
 
     # --- the joint computation
 
-    def owner(self, me: Owner, table: Table, task: Question) -> Told | None:
+    def owner(self, me: Owner, table: Table, task: ScoreTask) -> SplitScoresResult | None:
         """An owner's program: it embeds its own columns by its own encoder."""
         if self.scorer.digest != task.model:
             raise StudyError(
                 "the model is not the one that the study was planned with; use the file all agreed on [ST335]"
             )
-        return asked.owner(me, self.scorer, self._own_columns(me.name, table), task)
+        return owner(me, self.scorer, self._own_columns(me.name, table), task)
 
     def _own_columns(self, party: str, table: Table) -> Table:
         ordered, used = table.sorted_by_id(), scored_features(self.scorer, party)  # type: ignore[arg-type]  # columns alone
         return ordered.select(used) if used else ordered
 
-    def outcome(self, outcomes: Mapping[str, Any], task: Question) -> Told | None:
+    def outcome(self, outcomes: Mapping[str, Any], task: ScoreTask) -> SplitScoresResult | None:
         """What the party that is told received, where all participants run in one process."""
-        received: Told | None = outcomes[asked.told(task)]
+        received: SplitScoresResult | None = outcomes[recipient_of(task)]
         return received
 
-    def simulate_result(self, tables: Mapping[str, Table], task: Question, stream: Stream) -> Told:
+    def simulate_result(self, tables: Mapping[str, Table], task: ScoreTask, stream: Stream) -> SplitScoresResult:
         """What the party that is told would receive about these tables."""
         ordered = {party: self._own_columns(party, table) for party, table in tables.items()}
-        return asked.simulate(self.scorer, ordered, task, stream)
+        return simulate(self.scorer, ordered, task, stream)
 
-    def finish(self, result: Told | None) -> None:
+    def finish(self, result: SplitScoresResult | None) -> None:
         """Compute the predictions, if this participant received anything."""
         if result is None:
             self.restore({})
             return
         found, alone = result.scores, result.alone
-        flat = self._flat(found, result.left)
+        flat = self._flat(found, result.posterior_covariance)
         beside = ScoreContext(
             probabilities=self._chances(flat),
             own_scores=alone,
-            own_predictions=None if alone is None else self.scorer.answers(self._flat(alone, result.unheard)),
-            own_probabilities=None if alone is None else self._chances(self._flat(alone, result.unheard)),
-            deviations=None if result.left is None else np.sqrt(np.tile(np.diag(result.left), (len(found), 1))),
+            own_predictions=None if alone is None else self.scorer.answers(self._flat(alone, result.prior_covariance)),
+            own_probabilities=None if alone is None else self._chances(self._flat(alone, result.prior_covariance)),
+            deviations=None
+            if result.posterior_covariance is None
+            else np.sqrt(np.tile(np.diag(result.posterior_covariance), (len(found), 1))),
             classes=self.scorer.classes_.tolist() if isinstance(self.scorer, ClassifierMixin) else None,
         )
         self.store_answers(result.ids, found, self.scorer.answers(flat), beside)
@@ -184,11 +331,11 @@ class SplitScores(ScoreQuestion[Question, Told | None, SplitModel]):
         """Scores whose chances allow for what is not known of them; of a number the scores themselves."""
         if unknown is None or not isinstance(self.scorer, ClassifierMixin):
             return scores
-        return scores / foretold.flatter(unknown)
+        return scores / score_prior.flattening_factor(unknown)
 
     def _chances(self, flat: Matrix) -> Matrix | None:
         return self.scorer.chances(flat) if isinstance(self.scorer, ClassifierMixin) else None
 
-    def asked(self, people: Federation) -> JointScores:
+    def ask(self, people: Federation) -> JointScores:
         """Ask about these people, and return the answers as plain values."""
         return self.fit(people).joint

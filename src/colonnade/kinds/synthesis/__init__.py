@@ -10,14 +10,14 @@ drawn from the fitted model without another look at data.
 
 Reading order:
 
-- ``model``: ``Synthesizer``, which a data scientist calls; ``given``: its parameters.
-- ``fitting`` with ``fit``, ``targets``, ``products``: from a release to a model.
-- ``mixing``, ``beginning``, ``mixed`` and ``mixture/``: DPVI: task, programs, responsibilities on shares, inference;
+- ``model``: ``Synthesizer``, which a data scientist calls; ``model``: its parameters.
+- ``release_fit`` with ``release_fit``, ``release_fit``, ``product_mixture``: from a release to a model.
+- ``planning``, ``warm_start``, ``population`` and ``mixture/``: DPVI: task, programs, responsibilities on shares, inference;
   ``sensitivity``: how far one person moves a round.
-- ``population``, ``drawing``, ``mending``, ``intervals``: made-up people; ``shares``, ``agreement``, ``fidelity``: how
+- ``population``, ``sampling``, ``sampling``, ``intervals``: made-up people; ``population``, ``agreement``, ``population``: how
   well they agree with the release; ``card``: what lies beside the table.
-- ``quality`` with ``comparable``, ``distances``, ``usefulness``, ``attack``: beside the real table, for its owners;
-  ``report_quality``: as ``colonnade quality`` shows it.
+- ``quality`` with ``table_comparison``, ``table_comparison``, ``quality``, ``membership_attack``: beside the real table, for its owners;
+  ``quality_report``: as ``colonnade quality`` shows it.
 - ``report``, ``pictures``: how a person sees the result.
 - ``audit``: the games.
 """

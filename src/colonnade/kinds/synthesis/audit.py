@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.registry import Game, Sampler, observers, register
-from colonnade.kinds.synthesis.mixture import integers
-from colonnade.kinds.synthesis.mixture.integers import Whole, bounded, densities
-from colonnade.kinds.synthesis.mixture.programs import reference
-from colonnade.kinds.synthesis.mixture.started import StartedMixture
-from colonnade.kinds.synthesis.mixture.task import Mixture, Part
+from colonnade.kinds.synthesis.mixture import round_sums
+from colonnade.kinds.synthesis.mixture.programs import reference_sums
+from colonnade.kinds.synthesis.mixture.round_sums import Whole, bound_vectors, integer_densities
+from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
+from colonnade.kinds.synthesis.mixture.warm_start import WarmStartedMixture
 from colonnade.kinds.tables.audit import MarginalCellSampler, find_furthest_codes
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.protocols.iteration import COIN, iterate_batches
@@ -38,7 +38,7 @@ class MixtureSumSampler:
     the observer cannot subtract. The ratio is that for Gaussian noise, as an audit may use any statistic.
     """
 
-    task: Mixture
+    task: MixtureTask
     people: tuple[Turned | None, Turned]
     noisy: tuple[str, ...]
     coins_known: bool
@@ -76,7 +76,7 @@ class MixtureSumSampler:
         """The noise of one round that the observer does not know, in each of ``count`` runs."""
         total = np.zeros((count, self.task.entries))
         for _ in self.noisy:
-            total += integers.noise_shares(self.task, count, stream)
+            total += round_sums.noise_shares(self.task, count, stream)
         return total
 
     def _sums(self, person: Turned | None) -> NDArray[np.float64]:
@@ -86,18 +86,18 @@ class MixtureSumSampler:
         logs = np.full((1, task.components), -_CERTAIN)
         logs[:, 0] = 0.0
         dealt = {
-            part.owner: (densities(logs, task, part.owner, logs[0]), self._vectors(part, part.owner in person))
+            part.owner: (integer_densities(logs, task, part.owner, logs[0]), self._vectors(part, part.owner in person))
             for part in task.parts
         }
-        return reference(dealt, task).astype(np.float64)
+        return reference_sums(dealt, task).astype(np.float64)
 
-    def _vectors(self, part: Part, turned: bool) -> Whole:
+    def _vectors(self, part: MixturePart, turned: bool) -> Whole:
         """The person's integer vectors: the clip in the first of the numbers."""
         rows = (1,) if self.task.vectors == "statistics" else (1, self.task.components)
         vectors = np.zeros((*rows, part.width))
         if part.width:
             vectors[..., 0] = -part.clip if turned else part.clip
-        return bounded(vectors, self.task, part.owner)
+        return bound_vectors(vectors, self.task, part.owner)
 
     def _ratio(self, guess: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
         whole = self.task.additive.unit * self.task.noise
@@ -134,11 +134,11 @@ class MixtureAfterMarginals:
         return np.asarray(told + self.sums(neighbour, count, stream))
 
 
-def _example() -> Mixture:
+def _example() -> MixtureTask:
     """Three owners and two components, four batches of a quarter of the people; epsilon 1 against the analyst."""
     owners = ("bank", "shop", "clinic")
-    task = Mixture(
-        tuple(Part(owner, ("a",), 1, 2.0) for owner in owners),
+    task = MixtureTask(
+        tuple(MixturePart(owner, ("a",), 1, 2.0) for owner in owners),
         components=2,
         trust=Trust(owners, owners, 1),
         sampling="poisson",
@@ -152,7 +152,7 @@ def _example() -> Mixture:
 
 
 @register("mixture", "sums of a mixture's rounds, opened one after the other", _example)
-def mixture_games(study: Mixture | StartedMixture) -> Iterator[Game]:
+def mixture_games(study: MixtureTask | WarmStartedMixture) -> Iterator[Game]:
     """For the analyst, a row or none; for others, a row or the opposite in columns that they do not hold."""
     *before, task = study.stages
     for observer, noisy in observers(study):

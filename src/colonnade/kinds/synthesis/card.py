@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.kinds.synthesis.drawing import Drawn
-from colonnade.kinds.synthesis.fidelity import Agreement
-from colonnade.kinds.synthesis.population import Population
-from colonnade.kinds.synthesis.shares import means
+from colonnade.kinds.synthesis.population import Population, ReleaseAgreement, column_means
+from colonnade.kinds.synthesis.sampling import SyntheticTable
 from colonnade.models.estimates import Estimate
 from colonnade.privacy import Statement
 from colonnade.tables import Schema
@@ -23,7 +21,7 @@ _MOST_COLUMNS, _MOST_VALUES = 200, 12
 
 
 @dataclass(frozen=True)
-class About:
+class CardContext:
     """What a card is about."""
 
     people: Population
@@ -39,21 +37,21 @@ class About:
         return bool(self.parameters["method"] == "mixture")
 
 
-def files(about: About, drawn: Sequence[Drawn]) -> dict[str, bytes]:
+def table_files(about: CardContext, drawn: Sequence[SyntheticTable]) -> dict[str, bytes]:
     """All files for the readers of a table, by name."""
     names = ["synthetic"] if len(drawn) == 1 else [f"synthetic-{number}" for number in range(1, len(drawn) + 1)]
     found: dict[str, bytes] = {}
     for name, each in zip(names, drawn, strict=True):
-        found |= {f"{name}.parquet": parquet(each.table), f"{name}.csv": comma_separated(each.table)}
+        found |= {f"{name}.parquet": parquet_bytes(each.table), f"{name}.csv": csv_bytes(each.table)}
     columns = data_dictionary(about.people.layout.codings, counted=not about.mixture)
     found["dictionary.json"] = (json.dumps({"columns": columns}, indent=1, ensure_ascii=False) + "\n").encode()
-    found["dictionary.md"] = _dictionary(columns).encode()
-    found["card.md"] = card(about, drawn).encode()
+    found["dictionary.md"] = _render_dictionary(columns).encode()
+    found["card.md"] = render_card(about, drawn).encode()
     found["privacy.json"] = (json.dumps(about.privacy.to_dict(), indent=1) + "\n").encode()
     return found
 
 
-def parquet(table: Any) -> bytes:
+def parquet_bytes(table: Any) -> bytes:
     """A table as the content of a Parquet file; categories keep their lists of values."""
     import pyarrow.parquet
 
@@ -62,7 +60,7 @@ def parquet(table: Any) -> bytes:
     return sink.getvalue()
 
 
-def comma_separated(table: Any) -> bytes:
+def csv_bytes(table: Any) -> bytes:
     """A table as the content of a CSV file; a missing cell is empty."""
     import pyarrow.csv
 
@@ -72,38 +70,38 @@ def comma_separated(table: Any) -> bytes:
     return sink.getvalue()
 
 
-def summary(people: Population, rows: int) -> list[str]:
+def summary_lines(people: Population, rows: int) -> list[str]:
     """The result in a few lines, for the terminal."""
     columns = len(people.layout.names)
     lines = [f"{rows:,} made-up people with {columns} columns; the real ones are about {people.count:,.0f}"]
     for each in people.agreements:
         lines.append(
-            f"  {each.sets:,} marginals of {_ORDERS[each.order]}: the noise of a count is {_people(each.deviation)}, "
+            f"  {each.sets:,} marginals of {_ORDERS[each.order]}: the noise of a count is {_format_people(each.deviation)}, "
             f"and chi-squared of the model is {each.ratio:.2f} of its degrees of freedom"
         )
-    for names, value in [] if people.agreements else people.strongest(3):
+    for names, value in [] if people.agreements else people.strongest_pairs(3):
         lines.append(f"  {' and '.join(names)} go together (Cramér's V {value:.2f} by the model)")
     return lines
 
 
-def card(about: About, drawn: Sequence[Drawn]) -> str:
+def render_card(about: CardContext, drawn: Sequence[SyntheticTable]) -> str:
     """What a table is good for and what not, as Markdown."""
     return (
         "\n\n".join(
             [
-                *_what(about, drawn),
+                *_introduction(about, drawn),
                 *_privacy(about),
-                *_good(about, drawn),
-                *_not_good(about),
+                *_uses(about, drawn),
+                *_limits(about),
                 *_intervals(drawn),
-                *_made(about, drawn),
+                *_provenance(about, drawn),
             ]
         )
         + "\n"
     )
 
 
-def _what(about: About, drawn: Sequence[Drawn]) -> list[str]:
+def _introduction(about: CardContext, drawn: Sequence[SyntheticTable]) -> list[str]:
     several = f" There are {len(drawn)} such tables, for intervals." if len(drawn) > 1 else ""
     rows, columns, parties = drawn[0].table.num_rows, len(about.people.layout.names), ", ".join(about.schemas)
     published = "noisy sums over" if about.mixture else "noisy counts about"
@@ -117,7 +115,7 @@ def _what(about: About, drawn: Sequence[Drawn]) -> list[str]:
     ]
 
 
-def _privacy(about: About) -> list[str]:
+def _privacy(about: CardContext) -> list[str]:
     return [
         "## Privacy",
         "What each observer can learn about one person, at most, from all that was published. Whoever has only this "
@@ -126,11 +124,11 @@ def _privacy(about: About) -> list[str]:
     ]
 
 
-def _good(about: About, drawn: Sequence[Drawn]) -> list[str]:
-    return ["## What it is good for", *(_mixed(about) if about.mixture else _counted(about, drawn[0]))]
+def _uses(about: CardContext, drawn: Sequence[SyntheticTable]) -> list[str]:
+    return ["## What it is good for", *(_uses_of_mixture(about) if about.mixture else _uses_of_counts(about, drawn[0]))]
 
 
-def _counted(about: About, drawn: Drawn) -> list[str]:
+def _uses_of_counts(about: CardContext, drawn: SyntheticTable) -> list[str]:
     """What counts that were published are good for."""
     label, focus = about.parameters["label"], about.parameters["focus"]
     asked = "Counts were published by every column and by every pair of columns"
@@ -144,7 +142,7 @@ def _counted(about: About, drawn: Drawn) -> list[str]:
         f"{f', and for learning to predict `{label}`' if label else ''}.",
         _table(
             ("counts by", "how many", "noise of one count", "at most", "chi-squared of the model", "of the table"),
-            [(*_line(each), f"{of_table[each.order]:.2f}") for each in about.people.agreements],
+            [(*_agreement_row(each), f"{of_table[each.order]:.2f}") for each in about.people.agreements],
         ),
         "The noise is the standard deviation of a published count, and exact. Chi-squared is shown by its degrees of "
         "freedom; that of the table has the luck of drawing people in it too. A chi-squared of about 1 means that the "
@@ -154,14 +152,14 @@ def _counted(about: About, drawn: Drawn) -> list[str]:
         "error bar.",
         "Each column with its most frequent value, by the published counts, and twice the standard deviation of the "
         "noise:",
-        _table(("column", "most frequent", "share of the people"), _columns(about.people)),
-        *_means(about.people),
+        _table(("column", "most frequent", "share of the people"), _column_rows(about.people)),
+        *_table_of_means(about.people),
     ]
 
 
-def _means(people: Population) -> list[str]:
+def _table_of_means(people: Population) -> list[str]:
     """The means of numbers, by the bins that were counted."""
-    found = list(means(people).items())[:_MOST_COLUMNS]
+    found = list(column_means(people).items())[:_MOST_COLUMNS]
     if not found:
         return []
     rows = [(f"`{name}`", _with_error(mean)) for name, mean in found]
@@ -173,7 +171,7 @@ def _with_error(mean: Estimate) -> str:
     return f"{mean:.4g}" if mean.deviation is None else f"{mean:.4g} ± {2 * mean.deviation:.2g}"
 
 
-def _mixed(about: About) -> list[str]:
+def _uses_of_mixture(about: CardContext) -> list[str]:
     """What a mixture that was learned in rounds is good for."""
     counts = "no counts were published, and"
     if about.parameters["start"] == "marginals":
@@ -186,17 +184,17 @@ def _mixed(about: About) -> list[str]:
         "By the model, these go together most:",
         _table(
             ("column", "with", "Cramér's V"),
-            [(*(f"`{name}`" for name in names), f"{value:.2f}") for names, value in about.people.strongest(10)],
+            [(*(f"`{name}`" for name in names), f"{value:.2f}") for names, value in about.people.strongest_pairs(10)],
         ),
     ]
 
 
-def _line(each: Agreement) -> tuple[str, ...]:
-    noise = (_people(each.deviation), _people(each.largest))
+def _agreement_row(each: ReleaseAgreement) -> tuple[str, ...]:
+    noise = (_format_people(each.deviation), _format_people(each.largest))
     return (_ORDERS[each.order], f"{each.sets:,}", *noise, f"{each.ratio:.2f}")
 
 
-def _columns(people: Population) -> list[tuple[str, ...]]:
+def _column_rows(people: Population) -> list[tuple[str, ...]]:
     names = people.layout.column_names(range(len(people.layout.free)))
     rows = []
     for name in names[:_MOST_COLUMNS]:
@@ -204,11 +202,11 @@ def _columns(people: Population) -> list[tuple[str, ...]]:
         top = int(found.counts.argmax())
         error = 0.0 if found.deviations is None else 2 * float(found.deviations[top])
         share = f"{100 * found.counts[top] / people.count:.1f} ± {100 * error / people.count:.1f} %"
-        rows.append((f"`{name}`", _cell(found.labels[0][top]), share))
+        rows.append((f"`{name}`", _escape_cell(found.labels[0][top]), share))
     return [*rows, *([(f"and {len(names) - len(rows):,} more", "", "")] if len(names) > len(rows) else [])]
 
 
-def _intervals(drawn: Sequence[Drawn]) -> list[str]:
+def _intervals(drawn: Sequence[SyntheticTable]) -> list[str]:
     """How several tables are combined."""
     if len(drawn) == 1:
         return []
@@ -223,18 +221,18 @@ def _intervals(drawn: Sequence[Drawn]) -> list[str]:
     ]
 
 
-def _not_good(about: About) -> list[str]:
+def _limits(about: CardContext) -> list[str]:
     points = [
-        f"**Small groups.** {_small(about)}A group that is small in the table may be smaller or larger in truth, or "
+        f"**Small groups.** {_small_groups(about)}A group that is small in the table may be smaller or larger in truth, or "
         "not be there.",
-        *(_unknown_mixed() if about.mixture else _unknown_counted(about)),
+        *(_limits_of_mixture() if about.mixture else _limits_of_counts(about)),
         "**Anybody in particular.** No row stands for a person. How far the table can depend on one person is what the "
         "figures above bound.",
     ]
     return ["## What it is not good for", "\n".join(f"- {point}" for point in points)]
 
 
-def _small(about: About) -> str:
+def _small_groups(about: CardContext) -> str:
     pair = next((each for each in about.people.agreements if each.order == 2), None)
     if pair is None:
         return ""
@@ -242,7 +240,7 @@ def _small(about: About) -> str:
     return f"Where a pair of values has fewer than about {few} people, the count is hardly more than noise. "
 
 
-def _unknown_counted(about: About) -> list[str]:
+def _limits_of_counts(about: CardContext) -> list[str]:
     """What counts do not tell, and the model makes up."""
     points = [
         "**Rare combinations.** More columns together than said above were not counted. The model fills them in as "
@@ -258,7 +256,7 @@ def _unknown_counted(about: About) -> list[str]:
     return points
 
 
-def _unknown_mixed() -> list[str]:
+def _limits_of_mixture() -> list[str]:
     """What a mixture does not tell."""
     return [
         "**Rare combinations.** Within a group of people the mixture takes columns as independent: a combination that "
@@ -272,7 +270,7 @@ def _unknown_mixed() -> list[str]:
     ]
 
 
-def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
+def _provenance(about: CardContext, drawn: Sequence[SyntheticTable]) -> list[str]:
     rules = [*about.parameters["impossible"]]
     rules += [f"{party}: {rule}" for party, schema in about.schemas.items() for rule in schema.impossible]
     model = "a mixture of products of the columns"
@@ -292,7 +290,7 @@ def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
     if rules:
         redrawn, dropped = sum(each.redrawn for each in drawn), sum(each.dropped for each in drawn)
         left = f" {dropped:,} were left out, because the model hardly makes others." if dropped else ""
-        listed = "\n".join(f"- `{_cell(rule)}`" for rule in rules)
+        listed = "\n".join(f"- `{_escape_cell(rule)}`" for rule in rules)
         parts += [
             f"Nobody can be so, and nobody in the table is:\n\n{listed}",
             f"{redrawn:,} people were drawn again for that, or exchanged a value with somebody.{left}",
@@ -300,7 +298,7 @@ def _made(about: About, drawn: Sequence[Drawn]) -> list[str]:
     return parts
 
 
-def _dictionary(columns: Sequence[Mapping[str, Any]]) -> str:
+def _render_dictionary(columns: Sequence[Mapping[str, Any]]) -> str:
     """The data dictionary for people, from the one for programs."""
     counted = any("codes" in column for column in columns)
     heads = ("column", "of", "type", "values", *(["counted in"] if counted else []), "missing")
@@ -311,17 +309,17 @@ def _dictionary(columns: Sequence[Mapping[str, Any]]) -> str:
         values = (
             f"{column['low']:.12g} to {column['high']:.12g}{unit}"
             if numeric
-            else ", ".join(map(_plain, column["values"]))
+            else ", ".join(map(_format_value, column["values"]))
         )
         bins = column.get("bins", ())
         shown = f"{len(bins)} bins: {', '.join(bins[:_MOST_VALUES])}{', …' if len(bins) > _MOST_VALUES else ''}"
         described = [column["name"], column["party"], column["type"], values]
         described += [shown if numeric else ""] if counted else []
-        rows.append(tuple(map(_cell, [*described, column["missing"]])))
+        rows.append(tuple(map(_escape_cell, [*described, column["missing"]])))
     return f"# Columns\n\n{_table(heads, rows)}\n"
 
 
-def _plain(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -330,10 +328,10 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _people(value: float) -> str:
+def _format_people(value: float) -> str:
     return f"{value:,.0f} people" if value >= 9.5 else f"{value:.1f} people"
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     """A text that may stand in a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")

@@ -15,25 +15,26 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from colonnade.errors import StudyError
-from colonnade.kinds.synthesis.fit import fit
-from colonnade.kinds.synthesis.products import Products
+from colonnade.kinds.synthesis.product_mixture import ProductMixture
+from colonnade.kinds.synthesis.release_fit import fit_products
 from colonnade.kinds.tables.release import Floats, Residual, centre
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
 from colonnade.tables.coding import ForbiddenCodes
 
-FEWEST = 3
+MIN_REFITS = 3
 """Tables: of fewer, the variance between them says too little."""
-STEPS = 250
+REFIT_STEPS = 250
 """Steps of a fit that starts from the first one."""
 
 
-def redraw(model: Products, count: float, residuals: Sequence[Residual], stream: Stream) -> list[Residual]:
+def redraw_noise(model: ProductMixture, count: float, residuals: Sequence[Residual], stream: Stream) -> list[Residual]:
     """The residuals of the model with new noise of the same deviations."""
     return [
         Residual(
             each.columns,
-            count * centre(model.marginal(each.columns)) + centre(each.deviation * _normal(each.values.shape, stream)),
+            count * centre(model.marginal(each.columns))
+            + centre(each.deviation * _normal_draws(each.values.shape, stream)),
             each.deviation,
         )
         for each in residuals
@@ -41,8 +42,8 @@ def redraw(model: Products, count: float, residuals: Sequence[Residual], stream:
     ]
 
 
-def refits(
-    model: Products,
+def refit_redrawn(
+    model: ProductMixture,
     count: float,
     residuals: Sequence[Residual],
     times: int,
@@ -50,23 +51,23 @@ def refits(
     *,
     count_deviation: float = 0.0,
     impossible: Sequence[ForbiddenCodes] = (),
-    steps: int = STEPS,
+    steps: int = REFIT_STEPS,
     progress: Progress = silent,
-) -> list[Products]:
+) -> list[ProductMixture]:
     """The model fitted to as many redrawn releases; ``count_deviation`` is that of the count's noise."""
-    if times < FEWEST:
-        raise StudyError(f"intervals need at least {FEWEST} tables [ST357]")
+    if times < MIN_REFITS:
+        raise StudyError(f"intervals need at least {MIN_REFITS} tables [ST357]")
     found = []
     for done in range(times):
-        counted = max(1.0, count + count_deviation * float(_normal((1,), stream)[0]))
-        redrawn = redraw(model, count, residuals, stream)
-        found.append(fit(model.sizes, counted, redrawn, start=model, steps=steps, impossible=impossible))
+        counted = max(1.0, count + count_deviation * float(_normal_draws((1,), stream)[0]))
+        redrawn = redraw_noise(model, count, residuals, stream)
+        found.append(fit_products(model.sizes, counted, redrawn, start=model, steps=steps, impossible=impossible))
         progress("fits with redrawn noise", done + 1, times)
     return found
 
 
 @dataclass(frozen=True)
-class Interval:
+class CombinedInterval:
     """An estimate with an interval for what it would be for the population of the real people.
 
     ``within`` is the mean variance of the estimate as the tables' own rows give it. ``between`` is the mean square of
@@ -86,16 +87,16 @@ class Interval:
         return math.sqrt(self.within + self.between)
 
 
-def combine(estimates: Sequence[float], variances: Sequence[float], level: float = 0.95) -> Interval:
+def combine_estimates(estimates: Sequence[float], variances: Sequence[float], level: float = 0.95) -> CombinedInterval:
     """One interval from an estimate and its usual variance in each of several tables.
 
-    The first table comes from the model, the others from :func:`refits`, and each is as long as the number of real
+    The first table comes from the model, the others from :func:`refit_redrawn`, and each is as long as the number of real
     people. The interval is around the first estimate, by Student's law.
     """
     values, usual = np.asarray(estimates, dtype=np.float64), np.asarray(variances, dtype=np.float64)
-    if values.ndim != 1 or values.shape != usual.shape or len(values) <= FEWEST:
+    if values.ndim != 1 or values.shape != usual.shape or len(values) <= MIN_REFITS:
         raise StudyError(
-            f"combining needs an estimate and a variance from a table and from {FEWEST} refits or more [ST358]"
+            f"combining needs an estimate and a variance from a table and from {MIN_REFITS} refits or more [ST358]"
         )
     if not (np.isfinite(values).all() and np.isfinite(usual).all() and (usual >= 0).all()):
         raise StudyError("an estimate or its variance is not a finite number, or a variance is negative [ST359]")
@@ -110,9 +111,9 @@ def combine(estimates: Sequence[float], variances: Sequence[float], level: float
         freedom = (len(values) - 1) * (1 + within / between) ** 2
         quantile = float(stdtrit(freedom, (1 + level) / 2))
     reach = quantile * math.sqrt(within + between)
-    return Interval(estimate, estimate - reach, estimate + reach, within, between, freedom)
+    return CombinedInterval(estimate, estimate - reach, estimate + reach, within, between, freedom)
 
 
-def _normal(shape: tuple[int, ...], stream: Stream) -> Floats:
+def _normal_draws(shape: tuple[int, ...], stream: Stream) -> Floats:
     uniform = ((stream.uint64(shape) >> np.uint64(12)) + 0.5) * 2.0**-52
     return np.asarray(ndtri(uniform))

@@ -7,6 +7,7 @@ costs nothing (docs/how-to/synthetic-data.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal, Self, cast
@@ -16,23 +17,16 @@ from numpy.typing import NDArray
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.synthesis import beginning, card, mixing, pictures, shares
-from colonnade.kinds.synthesis.drawing import Drawn
-from colonnade.kinds.synthesis.fitting import fitted
-from colonnade.kinds.synthesis.given import (
-    FEWEST_TABLES,
-    MOST_ROWS,
-    MOST_TABLES,
-    check_given,
-    settings_of,
-)
-from colonnade.kinds.synthesis.intervals import Interval, combine
-from colonnade.kinds.synthesis.mixed import MixedPopulation
-from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
-from colonnade.kinds.synthesis.mixture.started import StartedMixture
-from colonnade.kinds.synthesis.mixture.task import Mixture
-from colonnade.kinds.synthesis.population import Population
-from colonnade.kinds.synthesis.products import Products
+from colonnade.kinds.synthesis import card, pictures, population
+from colonnade.kinds.synthesis.intervals import MIN_REFITS, CombinedInterval, combine_estimates
+from colonnade.kinds.synthesis.mixture import planning, warm_start
+from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture
+from colonnade.kinds.synthesis.mixture.task import MixtureTask
+from colonnade.kinds.synthesis.mixture.warm_start import WarmStartedMixture
+from colonnade.kinds.synthesis.population import MixturePopulation, Population
+from colonnade.kinds.synthesis.product_mixture import ProductMixture
+from colonnade.kinds.synthesis.release_fit import fit_release
+from colonnade.kinds.synthesis.sampling import SyntheticTable
 from colonnade.kinds.tables import queries
 from colonnade.kinds.tables.layout import Binning, MarginalRows, TableLayout, code_columns, plain_bins
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, NoisyMarginals
@@ -57,15 +51,134 @@ from colonnade.models.parameters import (
 from colonnade.models.planner import PlanDetails, Roster
 from colonnade.models.sample_size import SampleSizeForecast
 from colonnade.privacy import Statement, parse_budgets
-from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
+from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
 from colonnade.randomness import Stream
 from colonnade.tables import Table
+from colonnade.tables.bins import MAX_BINS
 from colonnade.tables.coding import check_constraints, joint_constraints
 from colonnade.tables.constraints import Constraint
 
-Task = Marginals | StagedMarginals | Mixture | StartedMixture
+MIN_TABLES = MIN_REFITS + 1
+MAX_ROWS, MAX_TABLES = 2**24, 100
+_LIMITS = {
+    "components": 2000,
+    "size": MAX_ROWS,
+    "tables": MAX_TABLES,
+    "rows_at_most": 2**40,
+    "rows": 2**40,
+    "iterations": 10**6,
+    "even_bins": MAX_BINS,
+}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "method": ("marginals", "mixture"),
+    "noise": NORMAL_LAWS,
+    "start": ("none", "marginals"),
+    "inference": ("expectation", "variational"),
+    "sampling": ("poisson", "disjoint"),
+    "clipping": ("local", "joint"),
+}
+_STEP_PARAMS = ("batch", "sampling", "clip", "clipping", "learning_rate")
+_PARAMS_OF_METHOD = {
+    "marginals": ("even_bins", "tables"),
+    "mixture": ("rows", "start", "inference", "iterations", "families", *_STEP_PARAMS),
+}
+"""Parameters that belong to one method alone."""
+_MARGINAL_PARAMS = ("label", "focus")
+"""Parameters that say which marginals are to be exact, also where a mixture starts from them."""
+
+
+def validate_params(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+    """Raise an error about the first parameter that cannot be, or that its method does not have.
+
+    ``usual`` are the defaults; where one is given, it counts as left out.
+    """
+    for name, known in _CHOICES.items():
+        if given[name] not in known:
+            raise StudyError(f"{name} must be one of {', '.join(map(repr, known))}, not {given[name]!r} [ST348]")
+    said = {name for name, value in given.items() if _is_given(value, usual[name])}
+    other = "mixture" if given["method"] == "marginals" else "marginals"
+    _refuse_params(said, _PARAMS_OF_METHOD[other], f'method = "{other}"')
+    if given["method"] == "mixture" and given["start"] == "none":
+        _refuse_params(said, _MARGINAL_PARAMS, 'method = "marginals" or start = "marginals"')
+    if given["inference"] == "expectation":
+        _refuse_params(said, _STEP_PARAMS, 'inference = "variational"')
+    if given["tables"] != 1:
+        _refuse_params(said, ("size",), "tables = 1")
+    for name, most in _LIMITS.items():
+        if given[name] is not None:
+            check_whole(name, given[name], 2 if name == "even_bins" else 1, most)
+    if 1 < given["tables"] < MIN_TABLES:
+        raise StudyError(f"tables must be 1, or at least {MIN_TABLES} for intervals, not {given['tables']} [ST349]")
+    _check_focus(given["focus"])
+    _check_mixture(given)
+
+
+def _is_given(value: Any, usual: Any) -> bool:
+    """Whether a parameter says something; an empty list or mapping says nothing, whatever the default is."""
+    if isinstance(value, np.ndarray):
+        return True
+    if isinstance(value, Sequence | Mapping) and not isinstance(value, str) and not len(value):
+        return False
+    return bool(value != usual)
+
+
+def _check_focus(focus: Any) -> None:
+    if isinstance(focus, str) or not isinstance(focus, Sequence):
+        raise StudyError(
+            f'focus must be a list of pairs such as [["bank.income", "clinic.bmi"]], not {focus!r} [ST350]'
+        )
+    for pair in focus:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise StudyError(
+                f'focus lists pairs of columns such as ["bank.income", "clinic.bmi"], not {pair!r} [ST351]'
+            )
+
+
+def _check_mixture(given: Mapping[str, Any]) -> None:
+    if given["method"] != "mixture":
+        return
+    if given["rows"] is None:
+        raise StudyError('method = "mixture" needs rows, about how many people there are; it is public [ST353]')
+    if given["batch"] is not None:
+        check_whole("batch", given["batch"], 1, int(given["rows"]))
+    for name in ("clip", "learning_rate"):
+        value = given[name]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (number and 0 < value < math.inf):
+            raise StudyError(f"{name} must be a positive number, not {value!r} [ST354]")
+    families = given["families"]
+    if families is not None and not isinstance(families, Mapping):
+        raise StudyError(f'families must be a mapping such as {{"bank.age": "gaussian"}}, not {families!r} [ST355]')
+
+
+def _refuse_params(said: set[str], names: Sequence[str], where: str) -> None:
+    if found := [name for name in names if name in said]:
+        verb, it = ("is", "it") if len(found) == 1 else ("are", "them")
+        raise StudyError(f"{', '.join(found)} {verb} for {where} alone; leave {it} out [ST356]")
+
+
+def mixture_settings(given: Mapping[str, Any]) -> planning.MixtureSettings:
+    """How a mixture is learned, by these parameters and the usual ones."""
+    rows, inference = int(given["rows"]), given["inference"]
+    return planning.MixtureSettings(
+        rows=rows,
+        components=int(given["components"] or planning.COMPONENTS),
+        inference=inference,
+        rounds=int(given["iterations"] or planning.ROUNDS[inference]),
+        batch=int(given["batch"] or min(planning.BATCH, rows)),
+        sampling=given["sampling"],
+        clip=float(given["clip"] or planning.CLIP),
+        clipping=given["clipping"],
+        learning_rate=float(given["learning_rate"] or planning.LEARNING_RATE),
+        families=dict(given["families"] or {}),
+        law=given["noise"],
+        rows_at_most=int(given["rows_at_most"]),
+    )
+
+
+Task = Marginals | StagedMarginals | MixtureTask | WarmStartedMixture
 Published = NoisyMarginals | StagedResult | FittedMixture
 _Edges = Annotated[int, STRICT, at_least(1)] | list[float] | list[str]
 
@@ -107,7 +220,7 @@ class Synthesizer(Estimator[Task, Published]):
     """
 
     kind = "synthetic"
-    tasks = (Marginals, StagedMarginals, Mixture, StartedMixture)
+    tasks = (Marginals, StagedMarginals, MixtureTask, WarmStartedMixture)
 
     label: Annotated[str | None, InFile(Annotated[str | None, CheckedBy(check_dotted)], None), NAMES_LABEL] = None
     _: KW_ONLY
@@ -124,14 +237,14 @@ class Synthesizer(Estimator[Task, Published]):
     noise: NormalLawName = DEFAULT_LAW
     rows_at_most: RowsAtMost = 2**24
     rows: Count | None = None
-    start: beginning.Start = "none"
-    inference: mixing.Inference = "expectation"
+    start: warm_start.StartMethod = "none"
+    inference: planning.InferenceMethod = "expectation"
     iterations: Count | None = None
     families: Annotated[Mapping[str, str] | None, InFile(dict[str, str] | None, None)] = None
     batch: Count | None = None
-    sampling: mixing.Sampling = "poisson"
+    sampling: planning.BatchSampling = "poisson"
     clip: Positive | None = None
-    clipping: mixing.Clipping = "local"
+    clipping: planning.ClippingMode = "local"
     learning_rate: Positive | None = None
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,15 +259,17 @@ class Synthesizer(Estimator[Task, Published]):
 
     def plan(self, roster: Roster) -> Task:
         """The least noise that meets every budget."""
-        check_given(self.get_params(), self.defaults())
+        validate_params(self.get_params(), self.defaults())
         budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
         layout = TableLayout.of(roster.schemas, self.bins)
         check_constraints(joint_constraints(roster.schemas, self.impossible), layout.codings)
         if self.method == "mixture":
-            settings = settings_of(self.get_params())
+            settings = mixture_settings(self.get_params())
             if self.start == "none":
-                return mixing.draft(settings, roster).calibrate(budgets)
-            return beginning.draft(settings, layout, roster, label=self.label, focus=self.focus).calibrate(budgets)
+                return planning.draft_mixture(settings, roster).calibrate(budgets)
+            return warm_start.draft_warm_start(settings, layout, roster, label=self.label, focus=self.focus).calibrate(
+                budgets
+            )
         draft = queries.draft(
             layout,
             roster,
@@ -170,7 +285,7 @@ class Synthesizer(Estimator[Task, Published]):
         """How many marginals are asked for, or how many rounds there are."""
         if not self._mixes:
             return queries.details(task)
-        return mixing.details(task) if self.start == "none" else beginning.details(task)
+        return planning.mixture_details(task) if self.start == "none" else warm_start.warm_start_details(task)
 
     def outlook(self, roster: Roster, task: Any, rows: int | None) -> SampleSizeForecast | None:
         """How far noise moves a marginal of two columns; no figure for a mixture that is learned in rounds."""
@@ -184,9 +299,9 @@ class Synthesizer(Estimator[Task, Published]):
         """What the programs of a mixture take besides: the learner of the rounds, or how one follows from marginals."""
         if not self._mixes:
             return ()
-        return (mixing.learner_of(task),) if self.start == "none" else beginning.ways(task, self.bins)
+        return (planning.make_learner(task),) if self.start == "none" else warm_start.start_rules(task, self.bins)
 
-    def _concluded(self, found: Any) -> Published:
+    def _mixture_of(self, found: Any) -> Published:
         published: Published = found.fitted if self._mixes else found
         return published
 
@@ -194,7 +309,7 @@ class Synthesizer(Estimator[Task, Published]):
         """An owner's program: marginals are all that is computed together, or weighted sums in rounds."""
         encoded, codes = table.sorted_by_id().unclipped(), self.summands(me.name, table, task)
         rows = (codes,) if not self._mixes else (encoded,) if self.start == "none" else (codes, encoded)
-        return self._concluded(task.programs.owner(me, *rows, task, *self._learning(task)))
+        return self._mixture_of(task.programs.owner(me, *rows, task, *self._learning(task)))
 
     def summands(self, party: str, table: Table, task: Task) -> Rows:
         """The codes of the columns."""
@@ -203,7 +318,7 @@ class Synthesizer(Estimator[Task, Published]):
 
     def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""
-        return self._concluded(task.programs.coordinator(me, task, *self._learning(task)))
+        return self._mixture_of(task.programs.coordinator(me, task, *self._learning(task)))
 
     def simulate_result(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
@@ -211,7 +326,7 @@ class Synthesizer(Estimator[Task, Published]):
         codes = {party: layout.codes(party, tables[party]) for party in task.owners}
         encoded = {party: tables[party].unclipped().matrix() for party in task.owners} if self._mixes else {}
         rows = (codes,) if not self._mixes else (encoded,) if self.start == "none" else (codes, encoded)
-        return self._concluded(task.programs.simulate(*rows, task, *self._learning(task), stream))
+        return self._mixture_of(task.programs.simulate(*rows, task, *self._learning(task), stream))
 
     # --- what was learned
 
@@ -219,17 +334,17 @@ class Synthesizer(Estimator[Task, Published]):
         """Fit a model to the release, or take over the mixture: no data and no budget."""
         layout = TableLayout.of(self.schemas_, self.parameters_["bins"])
         if self.parameters_["method"] == "mixture":
-            self._become(self._mixed(layout, cast("FittedMixture", result)))
+            self._set_population(self._mixed(layout, cast("FittedMixture", result)))
             return
         found = cast("NoisyMarginals | StagedResult", result)
         merged = None if found.merged is None else [list(new) for new in found.merged]
         if merged is not None:
             layout = layout.merge_bins(merged)
-        self._become(self._fitted(layout, MarginalsRelease.of(found.second)), merged)
+        self._set_population(self._fit(layout, MarginalsRelease.of(found.second)), merged)
 
-    def _fitted(self, layout: TableLayout, release: MarginalsRelease) -> Population:
+    def _fit(self, layout: TableLayout, release: MarginalsRelease) -> Population:
         rules, components = self._rules(), self.parameters_["components"]
-        return Population(layout, release, fitted(release, layout.sizes, components, layout.boxes(rules)), rules)
+        return Population(layout, release, fit_release(release, layout.sizes, components, layout.boxes(rules)), rules)
 
     def refit(self, *, components: int | None = None) -> Self:
         """Fit a model to the release again, perhaps with other components: no data and no budget.
@@ -242,23 +357,23 @@ class Synthesizer(Estimator[Task, Published]):
         before = self.parameters_
         self.parameters_ = before | ({} if components is None else {"components": components})
         try:
-            check_given(self.parameters_, self.defaults())
-            people = self._fitted(self.population_.layout, self.population_.release)
+            validate_params(self.parameters_, self.defaults())
+            people = self._fit(self.population_.layout, self.population_.release)
             people.require_model()
         except BaseException:
             self.parameters_ = before
             raise
         self.set_params(components=self.parameters_["components"])
-        self._become(people, self.merged_)
+        self._set_population(people, self.merged_)
         return self
 
-    def _mixed(self, layout: TableLayout, mixture: FittedMixture) -> MixedPopulation:
-        return MixedPopulation.of(layout, mixture, int(self.parameters_["rows"]), self._rules())
+    def _mixed(self, layout: TableLayout, mixture: FittedMixture) -> MixturePopulation:
+        return MixturePopulation.of(layout, mixture, int(self.parameters_["rows"]), self._rules())
 
     def _rules(self) -> tuple[Constraint, ...]:
         return joint_constraints(self.schemas_, self.parameters_["impossible"])
 
-    def _become(self, people: Population, merged: list[list[int]] | None = None) -> None:
+    def _set_population(self, people: Population, merged: list[list[int]] | None = None) -> None:
         """``merged`` are the new codes of narrow bins, for each column, where a first stage merged them."""
         self.population_, self.merged_ = people, merged
         self.feature_names_in_ = list(people.layout.names)
@@ -275,27 +390,29 @@ class Synthesizer(Estimator[Task, Published]):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The release and the fitted model, or the mixture."""
         fitted = self.population_.fitted
-        found = fitted.arrays() if isinstance(fitted, Products) else {}
+        found = fitted.arrays() if isinstance(fitted, ProductMixture) else {}
         return dict(self.population_.public) | {f"model_{name}": each for name, each in found.items()}
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values and arrays."""
-        check_given(self.parameters_, self.defaults())
+        validate_params(self.parameters_, self.defaults())
         layout, arrays = TableLayout.of(self.schemas_, self.parameters_["bins"]), learned["arrays"]
         if (merged := learned.get("merged")) is not None:
             layout = layout.merge_bins(merged)
         if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
             raise ValueError("columns and codes do not belong together [VA075]")
         if self.method == "mixture":
-            self._become(self._mixed(layout, mixing.restored(self.schemas_, settings_of(self.parameters_), arrays)))
+            self._set_population(
+                self._mixed(layout, planning.restore_mixture(self.schemas_, mixture_settings(self.parameters_), arrays))
+            )
             return
         own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
         why = learned.get("unfitted")
-        found = Products.from_arrays(own) if own or why is None else str(why)
-        if isinstance(found, Products) and found.sizes != layout.sizes:
+        found = ProductMixture.from_arrays(own) if own or why is None else str(why)
+        if isinstance(found, ProductMixture) and found.sizes != layout.sizes:
             raise ValueError("model and columns do not belong together [VA076]")
         release = MarginalsRelease.from_arrays(learned["asked"], arrays, layout.sizes)
-        self._become(Population(layout, release, found, self._rules()), merged)
+        self._set_population(Population(layout, release, found, self._rules()), merged)
 
     # --- made-up people, and what is known about the real ones
 
@@ -306,15 +423,15 @@ class Synthesizer(Estimator[Task, Published]):
         """
         self._check_fitted()
         rows = self.usual_size if n is None else n
-        check_whole("n", rows, 1, MOST_ROWS)
+        check_whole("n", rows, 1, MAX_ROWS)
         check_whole("seed", seed, 0, 2**63)
-        return self.population_.drawn(int(rows), int(seed)).table
+        return self.population_.sample_table(int(rows), int(seed)).table
 
     @property
     def usual_size(self) -> int:
         """How many people a table has where nobody says how many: about as many as there are."""
         asked = self.parameters_["size"]
-        return min(MOST_ROWS, max(1, round(self.count_))) if asked is None else int(asked)
+        return min(MAX_ROWS, max(1, round(self.count_))) if asked is None else int(asked)
 
     def marginal(self, *names: str) -> Marginal:
         """How many people have each combination of values of these columns, with the noise in each number."""
@@ -324,31 +441,33 @@ class Synthesizer(Estimator[Task, Published]):
     def marginals(self) -> dict[str, dict[str, Estimate]]:
         """For each column the share of the people who have each value, as released, with the deviation of its noise."""
         self._check_fitted()
-        return shares.shares(self.population_)
+        return population.column_shares(self.population_)
 
     def means(self) -> dict[str, Estimate]:
         """The mean of each number, by the bins that were counted, with the deviation of its noise."""
         self._check_fitted()
-        return shares.means(self.population_)
+        return population.column_means(self.population_)
 
     def interval(
         self, estimate: Callable[[Any], tuple[float, float]], *, level: float = 0.95, tables: int | None = None
-    ) -> Interval:
+    ) -> CombinedInterval:
         """An interval for a figure of the people, the noise included.
 
         ``estimate`` takes a table and returns the figure with its usual variance, as if the table were real people. It
         is called for several tables (by default as many as ``tables`` says, or 20), and the answers are combined.
         """
         self._check_fitted()
-        several = self._several(max(int(self.parameters_["tables"]), 20) if tables is None else tables)
+        several = self._sample_tables(max(int(self.parameters_["tables"]), 20) if tables is None else tables)
         found = [estimate(each.table) for each in several]
-        return combine([value for value, _ in found], [variance for _, variance in found], level)
+        return combine_estimates([value for value, _ in found], [variance for _, variance in found], level)
 
-    def _several(self, tables: int) -> list[Drawn]:
+    def _sample_tables(self, tables: int) -> list[SyntheticTable]:
         """The table of the model, and those of models of releases with redrawn noise."""
-        check_whole("tables", tables, FEWEST_TABLES, MOST_TABLES)
-        size = min(MOST_ROWS, max(1, round(self.count_)))
-        return [each.drawn(size, 0) for each in (self.population_, *self.population_.again(int(tables) - 1))]
+        check_whole("tables", tables, MIN_TABLES, MAX_TABLES)
+        size = min(MAX_ROWS, max(1, round(self.count_)))
+        return [
+            each.sample_table(size, 0) for each in (self.population_, *self.population_.redraw_noise(int(tables) - 1))
+        ]
 
     def log_likelihood(
         self, people: Federation | Mapping[str, Any], *, id: str | None = None, same_order: bool = False
@@ -384,12 +503,12 @@ class Synthesizer(Estimator[Task, Published]):
     def summary(self) -> list[str]:
         """What was released, and how well the model fits it."""
         self._check_fitted()
-        return card.summary(self.population_, self.usual_size)
+        return card.summary_lines(self.population_, self.usual_size)
 
     def published_files(self) -> dict[str, bytes]:
         """The table as Parquet and CSV, its data dictionary, and the card that says what it is good for."""
         tables = int(self.parameters_["tables"])
-        drawn = [self.population_.drawn(self.usual_size, 0)] if tables == 1 else self._several(tables)
+        drawn = [self.population_.sample_table(self.usual_size, 0)] if tables == 1 else self._sample_tables(tables)
         releases = 1 if self.merged_ is None else 2
-        about = card.About(self.population_, self.schemas_, self.parameters_, self.privacy_, releases)
-        return card.files(about, drawn)
+        about = card.CardContext(self.population_, self.schemas_, self.parameters_, self.privacy_, releases)
+        return card.table_files(about, drawn)

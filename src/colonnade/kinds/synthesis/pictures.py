@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from colonnade.drawing.charts import Histogram, HistogramChart
-from colonnade.kinds.synthesis.population import Population
-from colonnade.kinds.synthesis.shares import shares
+from colonnade.kinds.synthesis.population import Population, column_shares
 from colonnade.tables.coding import ColumnCoding
 
 _MOST = 24
@@ -12,7 +11,7 @@ _MOST = 24
 
 def marginals_chart(people: Population) -> HistogramChart:
     """One histogram a column."""
-    released = shares(people)
+    released = column_shares(people)
     layout = people.layout
     panels = []
     for place, (name, found) in enumerate(list(released.items())[:_MOST]):
@@ -20,7 +19,7 @@ def marginals_chart(people: Population) -> HistogramChart:
         fitted = people.marginal([name]).fitted / people.count
         measured = [(float(each), each.low, each.high) for each in found.values() if each.deviation is not None]
         title = f"{name}, the last bar: missing" if coding.bins is not None and coding.missing is not None else name
-        panels.append(Histogram(title, list(found), fitted.tolist(), measured, borders(coding)))
+        panels.append(Histogram(title, list(found), fitted.tolist(), measured, bin_borders(coding)))
     notes = ["Bars: shares of the people that the model makes."]
     if any(panel.borders for panel in panels):
         notes.append("A bar of a number is a bin, between the values written below; bins may be of different widths.")
@@ -32,7 +31,7 @@ def marginals_chart(people: Population) -> HistogramChart:
     return HistogramChart(panels, "{:.1%}".format, title=title, note=" ".join(notes))
 
 
-def borders(coding: ColumnCoding) -> tuple[str, ...]:
+def bin_borders(coding: ColumnCoding) -> tuple[str, ...]:
     """What begins with each bin of a number, and where the last one ends; nothing for a category."""
     if coding.bins is None:
         return ()

@@ -88,7 +88,7 @@ def _agreement(model: Synthesizer) -> Html | None:
 
 
 def _pairs(model: Synthesizer) -> Html | None:
-    found = model.population_.strongest(_MOST_PAIRS)
+    found = model.population_.strongest_pairs(_MOST_PAIRS)
     if not found:
         return None
     rows = [(first, second, f"{value:.2f}") for (first, second), value in found]

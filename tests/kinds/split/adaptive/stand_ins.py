@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.kinds.split.adaptive.task import Adaptive, Sender
-from colonnade.kinds.split.learned_heads import SoftmaxHead
+from colonnade.kinds.split.adaptive_task import AdaptiveSender, AdaptiveTask
+from colonnade.kinds.split.trained_heads import SoftmaxHead
 from colonnade.privacy import Trust
 from tests.support.protocols import Array
 
@@ -29,12 +29,12 @@ def people(
     return {name: middles[name][labels] + rng.normal(0, 1, (rows, columns)) for name in parties}, labels
 
 
-def adaptive_task(passives: tuple[str, ...] = ("left", "right"), **changes: Any) -> Adaptive:
+def adaptive_task(passives: tuple[str, ...] = ("left", "right"), **changes: Any) -> AdaptiveTask:
     """Three epochs of four batches about sixty people of three classes."""
     given: dict[str, Any] = {
         "trust": Trust(("bank", *passives), (), 0),
         "active": "bank",
-        "senders": tuple(Sender(name, 4, 1.0) for name in passives),
+        "senders": tuple(AdaptiveSender(name, 4, 1.0) for name in passives),
         "rows": 60,
         "classes": 3,
         "epochs": 3,
@@ -43,4 +43,4 @@ def adaptive_task(passives: tuple[str, ...] = ("left", "right"), **changes: Any)
         "rate": 0.05,
         "beta": 1.0,
     }
-    return Adaptive(**given | changes)
+    return AdaptiveTask(**given | changes)

@@ -12,14 +12,24 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DataError, PrivacyError, StudyError
-from colonnade.kinds.split.adaptive import programs as adaptive
-from colonnade.kinds.split.adaptive.clusters import FuzzyMeans, SoftLabels, memberships, spread
-from colonnade.kinds.split.adaptive.losses import contrast, different, divergence, divergence_pulls
-from colonnade.kinds.split.adaptive.rescaling import Pairs, clip_rows, local_sensitivity, stretch
-from colonnade.kinds.split.adaptive.sides import PassiveSide, shaped
-from colonnade.kinds.split.adaptive.steps import Steps
-from colonnade.kinds.split.adaptive.task import UNPROTECTED, Adaptive, Sender
-from colonnade.kinds.split.learned_heads import SoftmaxHead
+from colonnade.kinds.split import adaptive_programs as adaptive
+from colonnade.kinds.split.adaptive_losses import (
+    ClusterLabels,
+    EmbeddingPairs,
+    FuzzyCMeans,
+    class_differences,
+    clip_rows,
+    contrast_loss,
+    divergence,
+    divergence_slopes,
+    local_sensitivity,
+    memberships,
+    spread_centres,
+    stretch_factor,
+)
+from colonnade.kinds.split.adaptive_programs import AdaptivePassiveSide, shape_embeddings
+from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveSender, AdaptiveTask, EncoderSteps
+from colonnade.kinds.split.trained_heads import SoftmaxHead
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.protocols.message_task import NOISE_UNIT
@@ -41,7 +51,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-def _parts(task: Adaptive, *, own: bool = False) -> tuple[dict[str, Product], SoftmaxHead]:
+def _parts(task: AdaptiveTask, *, own: bool = False) -> tuple[dict[str, Product], SoftmaxHead]:
     """Fresh encoders of every party, and a head."""
     names = (*task.passives, *([task.active] if own else []))
     tables, labels = people(task.rows, 5, task.classes, names)
@@ -103,19 +113,21 @@ def test_nothing_is_promised_to_those_who_see_messages() -> None:
 
 @pytest.mark.parametrize("case", VECTORS["hdp_fm_afe"]["afe_paper_true"])
 def test_the_honest_sum_over_epochs_stands_beside_the_published_figure(case: dict[str, Any]) -> None:
-    noise = Adaptive.published_noise(case["eps"], case["delta"])
+    noise = AdaptiveTask.published_noise(case["eps"], case["delta"])
     assert math.sqrt(noise / NOISE_UNIT) == pytest.approx(case["sigma"], rel=1e-5)
     honest = adaptive_task(epochs=case["E"], noise=noise).frozen_epsilon(case["delta"])
     assert honest == pytest.approx(case["eps_true_vanilla_fixed_encoder"], rel=1e-4)
     assert adaptive_task(**MODES["unprotected"]).frozen_epsilon(0.01) == math.inf
-    refused(PrivacyError, "PR107", Adaptive.published_noise, 0, 0.01)
+    refused(PrivacyError, "PR107", AdaptiveTask.published_noise, 0, 0.01)
 
 
 def test_noise_is_that_of_the_clip_and_everybody_is_in_one_batch_of_an_epoch() -> None:
-    task = adaptive_task(senders=(Sender("left", 4, 2.0), Sender("right", 4, 0.5)), noise=NOISE_UNIT, epochs=20)
+    task = adaptive_task(
+        senders=(AdaptiveSender("left", 4, 2.0), AdaptiveSender("right", 4, 0.5)), noise=NOISE_UNIT, epochs=20
+    )
     found = [task.noise_std, *(task.deviation_of(task.variance(name)) for name in task.passives)]
     assert found == pytest.approx([4.0, 4.0, 1.0], rel=1e-5)
-    said: list[adaptive.Said] = []
+    said: list[adaptive.BatchExchange] = []
     adaptive.simulate(*_parts(task), task, Stream(bytes(32)), said.append)
     left = [each for each in said if each.owner == "left"]
     deviation = np.std(np.vstack([each.embeddings for each in left]))
@@ -146,8 +158,8 @@ def test_the_reason_names_everything_that_slopes_are_made_of() -> None:
         ({"rate": 0.0}, "ST416"),
         ({"confidence": 1.5}, "ST417"),
         ({"compared": 1}, "ST412"),
-        ({"senders": (Sender("left", 4, 0.0), Sender("right", 4, 1.0))}, "ST410"),
-        ({"senders": (Sender("left", 1 << 25, 1.0), Sender("right", 4, 1.0))}, "ST418"),
+        ({"senders": (AdaptiveSender("left", 4, 0.0), AdaptiveSender("right", 4, 1.0))}, "ST410"),
+        ({"senders": (AdaptiveSender("left", 1 << 25, 1.0), AdaptiveSender("right", 4, 1.0))}, "ST418"),
     ],
 )
 def test_a_task_that_cannot_be_is_refused(changes: dict[str, Any], sentence: str) -> None:
@@ -162,7 +174,7 @@ def test_an_owner_checks_what_it_holds_before_it_says_anything() -> None:
     refused(DataError, "DA110", "bank", adaptive.owner, me, left, rows, task, head)
     refused(DataError, "DA109", adaptive.owner, me, None, rows, task)
     refused(DataError, "DA112", "4", adaptive.owner, me, Product(np.zeros((60, 5)), 3), rows, task)
-    refused(ValueError, "VA125", PassiveSide(left, "left", task).learn, np.zeros((3, 4)))
+    refused(ValueError, "VA125", AdaptivePassiveSide(left, "left", task).learn, np.zeros((3, 4)))
     head.weights[0, 0] = np.nan
     refused(DataError, "DA114", adaptive.simulate, encoders, head, task, Stream(bytes(32)))
     encoders["left"].weights[0, 0] = np.inf
@@ -189,25 +201,27 @@ def _rows(count: int = 12, width: int = 3, seed: int = 0) -> Array:
 def test_rows_are_clipped_and_distances_come_from_one_product_and_are_those_of_a_loop() -> None:
     clipped = clip_rows(np.array([[0.3, 0.4], [3.0, 4.0], [0.0, 0.0]]), 1.0)
     assert clipped == pytest.approx(np.array([[0.3, 0.4], [0.6, 0.8], [0.0, 0.0]]))
-    rows, same = _rows(20), Pairs.of(np.ones((5, 3)))
-    pairs = Pairs.of(rows)
+    rows, same = _rows(20), EmbeddingPairs.of(np.ones((5, 3)))
+    pairs = EmbeddingPairs.of(rows)
     one_by_one = np.array([[np.linalg.norm(a - b) for b in rows] for a in rows])
     assert pairs.distances == pytest.approx(one_by_one, abs=1e-7)
     upper = one_by_one[np.triu_indices(20, 1)]
     assert local_sensitivity(pairs) == pytest.approx(upper.mean() + 3 * upper.std())
-    assert stretch(pairs, 0.5) == pytest.approx(1 / local_sensitivity(pairs))
-    assert stretch(same, 1.0) == pytest.approx(1e6)  # equal embeddings, to something finite
+    assert stretch_factor(pairs, 0.5) == pytest.approx(1 / local_sensitivity(pairs))
+    assert stretch_factor(same, 1.0) == pytest.approx(1e6)  # equal embeddings, to something finite
     assert not same.slopes(np.ones((5, 5))).any()
-    assert stretch(Pairs.of(np.ones((1, 3))), 1.0) == 1.0  # one row has no distances
+    assert stretch_factor(EmbeddingPairs.of(np.ones((1, 3))), 1.0) == 1.0  # one row has no distances
 
 
 def test_a_whole_batch_is_compared_unless_fewer_rows_are_asked_for() -> None:
-    raw, sender = _rows(600, 8), Sender("shop", 8, 50.0)
+    raw, sender = _rows(600, 8), AdaptiveSender("shop", 8, 50.0)
     raw[300:] *= 3  # what the first rows do not show
-    task = Adaptive(Trust(("bank", "shop"), (), 0), "bank", (sender,), 600, 2, 1, 1)
+    task = AdaptiveTask(Trust(("bank", "shop"), (), 0), "bank", (sender,), 600, 2, 1, 1)
     fewer = replace(task, compared=300)
-    found = [shaped(raw, sender, each).factor for each in (task, fewer)]
-    assert found == pytest.approx([stretch(Pairs(raw), 50.0), stretch(Pairs(raw[:300]), 50.0)])
+    found = [shape_embeddings(raw, sender, each).factor for each in (task, fewer)]
+    assert found == pytest.approx(
+        [stretch_factor(EmbeddingPairs(raw), 50.0), stretch_factor(EmbeddingPairs(raw[:300]), 50.0)]
+    )
     assert found[1] > 1.5 * found[0]
     assert task.agreement != fewer.agreement
 
@@ -220,7 +234,7 @@ def test_the_divergence_knows_normal_distances_from_others_and_no_scale() -> Non
     assert divergence(some)[0] == pytest.approx(divergence(100 * some)[0])
     for nothing in (np.ones(50), np.array([1.0, 2.0])):
         assert divergence(nothing)[0] == 0.0
-    many = divergence_pulls(Pairs.of(_rows(300)))  # more pairs than are looked at
+    many = divergence_slopes(EmbeddingPairs.of(_rows(300)))  # more pairs than are looked at
     assert 0 < np.count_nonzero(many) < 300 * 299
     assert np.isfinite(many).all()
 
@@ -228,20 +242,20 @@ def test_the_divergence_knows_normal_distances_from_others_and_no_scale() -> Non
 def test_fuzzy_means_find_classes_and_say_how_sure_they_are() -> None:
     rng = np.random.default_rng(2)
     middles, truth = rng.normal(0, 4, (4, 6)), rng.integers(0, 4, 300)
-    rows, means = middles[truth] + rng.normal(0, 0.5, (300, 6)), FuzzyMeans(4)
+    rows, means = middles[truth] + rng.normal(0, 0.5, (300, 6)), FuzzyCMeans(4)
     found = means.fit(rows)
     for cluster in range(4):
         assert len(set(truth[found.cluster == cluster])) == 1
-    assert found.trusted(0.6).mean() > 0.9
+    assert found.is_trusted(0.6).mean() > 0.9
     before = means.centres
     means.fit(rows)  # from where it was: nothing changes any more
     assert means.centres == pytest.approx(before, abs=1e-3)
     means.centres = np.ones((4, 6))  # centres that became one are spread anew
     assert len(set(means.fit(rows).cluster)) == 4
-    assert len(np.unique(spread(rows, 5), axis=0)) == 5
-    assert np.isfinite(FuzzyMeans(4).fit(np.zeros((3, 2))).confidence).all()
-    unsure = SoftLabels(np.arange(10) % 3, np.where(np.arange(10) < 8, 0.9, 0.2))
-    assert different(unsure, 0.5)[0].tolist() == [0, 1, 1, 0, 1, 1, 0, 1, 0, 0]  # the last two are not believed
+    assert len(np.unique(spread_centres(rows, 5), axis=0)) == 5
+    assert np.isfinite(FuzzyCMeans(4).fit(np.zeros((3, 2))).confidence).all()
+    unsure = ClusterLabels(np.arange(10) % 3, np.where(np.arange(10) < 8, 0.9, 0.2))
+    assert class_differences(unsure, 0.5)[0].tolist() == [0, 1, 1, 0, 1, 1, 0, 1, 0, 0]  # the last two are not believed
 
 
 def test_parts_of_a_row_are_those_of_the_textbook() -> None:
@@ -269,26 +283,26 @@ def test_one_step_of_a_party_is_the_slope_of_all_its_losses(protected: bool, res
     others = (classes[:, None] != classes).astype(float)
 
     def loss(raw: Array) -> float:
-        made = shaped(raw, task.sender("shop"), task)
+        made = shape_embeddings(raw, task.sender("shop"), task)
         found = float((slopes * made.told).sum()) / task.rows
         if adjust:
-            found += task.beta * contrast(Pairs(made.told), others, apart=True)
+            found += task.beta * contrast_loss(EmbeddingPairs(made.told), others, apart=True)
         if rescale:
-            every = Pairs(made.clipped).distances[np.triu_indices(task.rows, 1)]
+            every = EmbeddingPairs(made.clipped).distances[np.triu_indices(task.rows, 1)]
             found += task.alpha * divergence(every)[0]
         return found
 
-    side = PassiveSide(encoder, "shop", task)
+    side = AdaptivePassiveSide(encoder, "shop", task)
     side.embeddings(places)
     side.learn(slopes)
     assert start - encoder.weights == pytest.approx(_numeric(loss, start), abs=2e-6)
 
 
 def test_steps_are_those_of_their_rule() -> None:
-    adam = Steps("adam", 0.1)
+    adam = EncoderSteps("adam", 0.1)
     assert adam.step(np.array([5.0, -1e-3])) == pytest.approx([-0.1, 0.1], rel=1e-4)
     assert adam.step(np.array([0.0, -1e-3])) == pytest.approx([-0.067, 0.1], rel=1e-2)  # it goes on for a while
-    assert Steps("sgd", 0.1).step(np.array([5.0])) == pytest.approx([-0.5])
+    assert EncoderSteps("sgd", 0.1).step(np.array([5.0])) == pytest.approx([-0.5])
 
 
 # --- why nothing is promised: counter-examples, played by the program itself
@@ -302,7 +316,7 @@ def test_one_row_moves_the_later_embeddings_of_all_others() -> None:
     other[0] = -3 * other[0]
     told = np.empty((2, task.epochs, task.rows, 4))
     for which, table in enumerate((tables["shop"], other)):
-        said: list[adaptive.Said] = []
+        said: list[adaptive.BatchExchange] = []
         encoders, head = {"shop": Product(table, 4)}, head_of(labels, task.classes, 4)
         adaptive.reference(encoders, head, task, bytes(32), _fixed, said.append)
         for epoch, each in enumerate(said):
@@ -322,7 +336,7 @@ def test_rescaling_moves_everybody_at_once_and_beyond_the_clip() -> None:
     close = np.stack([np.cos(angles), np.sin(angles), 0 * angles, 0 * angles], axis=1)
     turned = close.copy()
     turned[0] = -turned[0]
-    here, there = (shaped(raw, sender, task).told for raw in (close, turned))
+    here, there = (shape_embeddings(raw, sender, task).told for raw in (close, turned))
     assert np.linalg.norm(here, axis=1).min() > 50 * sender.clip
     moved = np.linalg.norm(here - there, axis=1)
     assert moved[1:].min() > 50 * sender.clip  # of 19 rows that are the same in both
@@ -334,11 +348,11 @@ def test_the_estimate_of_the_diameter_is_no_bound_and_can_be_twice_too_large() -
     task = adaptive_task(("shop",), adjust=False)
     ends = np.zeros((100, 4))
     ends[:, 0] = np.repeat([1.0, -1.0], 50)
-    assert local_sensitivity(Pairs.of(ends)) == pytest.approx(4.0, rel=0.02)  # and the diameter is 2
-    assert shaped(ends, task.sender("shop"), task).factor == pytest.approx(0.5, rel=0.02)
+    assert local_sensitivity(EmbeddingPairs.of(ends)) == pytest.approx(4.0, rel=0.02)  # and the diameter is 2
+    assert shape_embeddings(ends, task.sender("shop"), task).factor == pytest.approx(0.5, rel=0.02)
     outlier = np.random.default_rng(1).normal(0, 1e-3, (200, 4))
     outlier[0, 0] = 1.0
-    assert local_sensitivity(Pairs.of(outlier)) < 0.5 * Pairs.of(outlier).distances.max()
+    assert local_sensitivity(EmbeddingPairs.of(outlier)) < 0.5 * EmbeddingPairs.of(outlier).distances.max()
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -347,7 +361,7 @@ def test_the_printed_contrast_brings_classes_together(apart: bool) -> None:
     task = adaptive_task(("shop",), rescale=False, rule="sgd", rate=0.2, beta=1.0, confidence=0.0, apart=apart)
     tables, labels = people(task.rows, 5, task.classes, ("shop",))
     encoder = Product(0.025 * tables["shop"], 4)  # so that nothing is clipped
-    side, places = PassiveSide(encoder, "shop", task), np.arange(task.rows)
+    side, places = AdaptivePassiveSide(encoder, "shop", task), np.arange(task.rows)
     towards = np.eye(4)[labels] * 1e-9  # slopes that name the class and hardly move anything
     gaps = []
     for _ in range(20):
@@ -355,7 +369,7 @@ def test_the_printed_contrast_brings_classes_together(apart: bool) -> None:
         side.learn(towards)
         told = encoder.embed(places)
         middles = [told[labels == c].mean(axis=0) for c in range(task.classes)]
-        gaps.append(Pairs(np.array(middles)).distances.sum())
+        gaps.append(EmbeddingPairs(np.array(middles)).distances.sum())
     assert (gaps[-1] > gaps[0]) == apart
 
 
@@ -364,9 +378,9 @@ def test_whoever_gets_slopes_back_knows_who_is_of_the_same_class(mode: str) -> N
     """Eq. 7 is an attack on labels. It needs only what a passive party receives, whatever the noise on embeddings."""
     task = adaptive_task(rows=300, batches=2, epochs=4, noise=1 << 18, **MODES[mode])
     encoders, head = _parts(task)
-    said: list[adaptive.Said] = []
+    said: list[adaptive.BatchExchange] = []
     adaptive.simulate(encoders, head, task, Stream(bytes(32)), said.append)
     for each in said[-2:]:
-        found = FuzzyMeans(task.classes).fit(each.slopes)
+        found = FuzzyCMeans(task.classes).fit(each.slopes)
         inside = [np.bincount(head.labels[each.places][found.cluster == cluster]) for cluster in set(found.cluster)]
         assert sum(counts.max() for counts in inside) > 0.95 * len(each.places)  # of the most frequent class there

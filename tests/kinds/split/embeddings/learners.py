@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.kinds.split.embeddings import programs
-from colonnade.kinds.split.embeddings.task import Embeddings, Sender
+from colonnade.kinds.split import embedding_programs
+from colonnade.kinds.split.embedding_task import EmbeddingSender, EmbeddingTask
 from colonnade.privacy import Trust
 from tests.support.protocols import Array
 
@@ -56,19 +56,19 @@ class Listed:
         return (self.rows[places], slopes) if self.products else None
 
 
-def embeddings_task(owners: Sequence[str] = ("bank", "shop"), active: str = "bank", **changes: Any) -> Embeddings:
+def embeddings_task(owners: Sequence[str] = ("bank", "shop"), active: str = "bank", **changes: Any) -> EmbeddingTask:
     """Embeddings of two numbers about thirty people of three classes, by encoders of three columns."""
-    senders = tuple(Sender(name, 2, 1.0, 6) for name in owners if name != active)
+    senders = tuple(EmbeddingSender(name, 2, 1.0, 6) for name in owners if name != active)
     given: dict[str, Any] = {"trust": Trust(tuple(owners), (), 0), "active": active, "senders": senders, "rows": 30}
     given["classes"] = 3
     if changes.get("training", "none") != "none":
         given |= {"epochs": 2, "batches": 4}
     if changes.get("training") == "rounds":
         given["releases"] = 3
-    return Embeddings(**given | changes)
+    return EmbeddingTask(**given | changes)
 
 
-def encoders(task: Embeddings, rows: int | None = None, seed: int = 3) -> dict[str, Product]:
+def encoders(task: EmbeddingTask, rows: int | None = None, seed: int = 3) -> dict[str, Product]:
     """An encoder of each passive party, over rows that tell the class."""
     rng, labels = np.random.default_rng(seed), labels_of(task, rows)
     return {
@@ -77,7 +77,7 @@ def encoders(task: Embeddings, rows: int | None = None, seed: int = 3) -> dict[s
     }
 
 
-def labels_of(task: Embeddings, rows: int | None = None) -> Array:
+def labels_of(task: EmbeddingTask, rows: int | None = None) -> Array:
     """A class of each person."""
     return np.random.default_rng(9).integers(0, 3, task.rows if rows is None else rows)
 
@@ -85,13 +85,13 @@ def labels_of(task: Embeddings, rows: int | None = None) -> Array:
 # --- the roles as other protocols have them: rows at every owner, labels at one
 
 
-def owner(me: Any, rows: Any, labels: Array | None, task: Embeddings) -> Any:
+def owner(me: Any, rows: Any, labels: Array | None, task: EmbeddingTask) -> Any:
     """An owner's program, with an encoder of its rows if it is a passive party."""
     active = me.name == task.active
     encoding = None if active else Product(rows.values, task.sender(me.name).width)
-    return programs.owner(me, encoding, rows.ids, labels, task)
+    return embedding_programs.owner(me, encoding, rows.ids, labels, task)
 
 
-def coordinator(me: Any, task: Embeddings) -> None:
+def coordinator(me: Any, task: EmbeddingTask) -> None:
     """The coordinator's program."""
-    programs.coordinator(me, task)
+    embedding_programs.coordinator(me, task)

@@ -15,14 +15,17 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from colonnade.errors import NO_PART, CapacityError, ColonnadeError, DataError, PrivacyError, StudyError
-from colonnade.kinds.split.embeddings import programs, sides, updates
-from colonnade.kinds.split.embeddings.anchors import anchors, centroids, contrastive
-from colonnade.kinds.split.embeddings.clipping import whole_within, within
-from colonnade.kinds.split.embeddings.heads import chances
-from colonnade.kinds.split.embeddings.scaling import Scaling
-from colonnade.kinds.split.embeddings.sides import Passive
-from colonnade.kinds.split.embeddings.task import GRADIENT_BITS, Embeddings, NewEmbeddings, Sender
-from colonnade.kinds.split.embeddings.updates import Steps
+from colonnade.kinds.split import embedding_programs, private_training
+from colonnade.kinds.split.embedding_programs import (
+    EmbeddingScaling,
+    EmbeddingSide,
+    class_anchors,
+    class_centroids,
+    contrastive_slopes,
+)
+from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask, NewEmbeddingTask
+from colonnade.kinds.split.noise_aware_heads import response_chances
+from colonnade.kinds.split.private_training import AdamSteps, clip_rows_within, clip_to_integers
 from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
@@ -121,7 +124,7 @@ def test_every_update_is_charged_as_often_as_a_person_takes_part_and_never_sent(
 
 @pytest.mark.parametrize("training", ["none", "labels", "rounds"])
 def test_an_embedding_moves_by_twice_its_clip_in_whole_numbers(training: str) -> None:
-    task = embeddings_task(training=training, senders=(Sender("shop", 5, 0.3, 6),), bits=10)
+    task = embeddings_task(training=training, senders=(EmbeddingSender("shop", 5, 0.3, 6),), bits=10)
     once: Any = unwrap(task.embedding_event("shop"))
     assert (type(once), once.dimension) == (DiscreteGaussianRelease, 30 * 5)
     assert once.replace_l2_squared == 4 * math.floor(Fraction(0.3) * 1024) ** 2
@@ -158,22 +161,22 @@ def test_labels_without_protection_are_said_to_have_none_and_do_not_change_the_n
 def test_what_random_answers_shorten_is_stretched_again() -> None:
     """An encoder that answers with the mean point of the answers reaches the true points after the public factor."""
     task = embeddings_task(training="labels", label_odds=Fraction(4), stretch=1.5)
-    answered = chances(3, Fraction(4)).T @ anchors(3, 2, 1.0)
-    assert task.first_scale * answered == pytest.approx(1.5 * anchors(3, 2, 1.0))
+    answered = response_chances(3, Fraction(4)).T @ class_anchors(3, 2, 1.0)
+    assert task.first_scale * answered == pytest.approx(1.5 * class_anchors(3, 2, 1.0))
     assert replace(task, label_odds=None).first_scale == replace(task, training="none", epochs=0).first_scale == 1.5
 
 
 def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
     trust, senders = embeddings_task().trust, embeddings_task().senders
-    noised = NewEmbeddings(trust, "bank", senders, 100).calibrate(parse_budgets(4.0, 1e-6, trust))
+    noised = NewEmbeddingTask(trust, "bank", senders, 100).calibrate(parse_budgets(4.0, 1e-6, trust))
     assert noised.rows_stated is None
     assert noised.deviation("shop") == pytest.approx(VECTORS["afe"][3]["noise_std_embed_t1"], rel=1e-5)
-    clear = NewEmbeddings(trust, "bank", senders, 100, new="clear")
+    clear = NewEmbeddingTask(trust, "bank", senders, 100, new="clear")
     assert [type(event) for event in clear.events] == [NonPrivate]
     assert clear.deviation("shop") == clear.noise_std == 0
     assert noised.adjustable(None) == noised
     refused(StudyError, "ST445", clear.adjustable, None)
-    refused(StudyError, "ST444", NewEmbeddings, trust, "bank", senders, 100, releases=2)
+    refused(StudyError, "ST444", NewEmbeddingTask, trust, "bank", senders, 100, releases=2)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +192,9 @@ def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
         ({"share": Fraction(1)}, ("ST434", "share")),
         ({"learning_rate": 0.0}, ("ST435", "learning_rate")),
         ({"contrast": math.nan}, "ST436"),
-        ({"senders": (Sender("shop", 0, 1.0),)}, "ST437"),
-        ({"senders": (Sender("shop", 2, 1e9),)}, "ST438"),
-        ({"senders": (Sender("shop", 2, 1.0, 0),), "training": "labels"}, "ST439"),
+        ({"senders": (EmbeddingSender("shop", 0, 1.0),)}, "ST437"),
+        ({"senders": (EmbeddingSender("shop", 2, 1e9),)}, "ST438"),
+        ({"senders": (EmbeddingSender("shop", 2, 1.0, 0),), "training": "labels"}, "ST439"),
     ],
 )
 def test_tasks_that_make_no_sense_are_refused_in_a_sentence(changes: dict[str, Any], words: str) -> None:
@@ -208,11 +211,11 @@ def test_every_public_value_is_in_the_agreement() -> None:
         "rows": 31, "classes": 4, "releases": 4, "stage": True, "training": "labels", "epochs": 1, "batches": 3,
         "share": Fraction(1, 2), "first_share": Fraction(1, 2), "label_odds": None, "learning_rate": 0.5,
         "gradient_clip": 2.0, "margin": 2.0, "contrast": 0.0, "stretch": 2.0, "noise": 5, "bits": 19, "model": "x",
-        "senders": (Sender("shop", 2, 1.5, 6),),
+        "senders": (EmbeddingSender("shop", 2, 1.5, 6),),
     }  # fmt: skip
     for name, value in changed.items():
         assert replace(task, **{name: value}).agreement != task.agreement, name
-    assert NewEmbeddings(task.trust, "bank", task.senders, 30).agreement["new"] == "noised"
+    assert NewEmbeddingTask(task.trust, "bank", task.senders, 30).agreement["new"] == "noised"
     loads = {load.participant: load.bytes_sent for load in task.loads(("bank", "shop", COORDINATOR), 30)}
     assert loads == {"bank": 8 * 30 + 8 * 30 * 2 * 2, "shop": 8 * 30 * 2 * 3, COORDINATOR: 0}
 
@@ -235,7 +238,7 @@ def _fixed(name: str, variance: int, count: int) -> Array:
     return (pattern * int(Fraction(variance) ** Fraction(1, 2)) // 4).astype(np.int64)
 
 
-def parts(task: Embeddings, labels: Array | None = None, **given: Any) -> dict[str, Any]:
+def parts(task: EmbeddingTask, labels: Array | None = None, **given: Any) -> dict[str, Any]:
     """Everybody's program; passive parties encode rows that tell the class."""
     classes = labels_of(task) if labels is None and task.new == "no" else labels
     held, scalings = given.get("encoders") or encoders(task), given.get("scalings", {})
@@ -243,9 +246,11 @@ def parts(task: Embeddings, labels: Array | None = None, **given: Any) -> dict[s
 
     def program(name: str) -> Any:
         label = classes if name == task.active else None
-        return lambda me: programs.owner(me, held.get(name), ids, label, task, scalings.get(name))
+        return lambda me: embedding_programs.owner(me, held.get(name), ids, label, task, scalings.get(name))
 
-    return {name: program(name) for name in task.owners} | {COORDINATOR: lambda me: programs.coordinator(me, task)}
+    return {name: program(name) for name in task.owners} | {
+        COORDINATOR: lambda me: embedding_programs.coordinator(me, task)
+    }
 
 
 @pytest.mark.parametrize("owners", OWNERS, ids=len)
@@ -260,7 +265,7 @@ def test_the_protocol_ends_with_the_numbers_of_its_reference_and_tells_what_is_p
     found = {name: done[name].result for name in owners}
     told = found["bank"].labels
     assert (told is None) == (task.training == "none")
-    expected = programs.reference(again, told, task, _fixed)
+    expected = embedding_programs.reference(again, told, task, _fixed)
     for name in task.passives:
         assert np.array_equal(found["bank"].received[name], expected["bank"].received[name])
         assert np.array_equal(held[name].weights, again[name].weights)
@@ -276,8 +281,8 @@ def test_the_protocol_ends_with_the_numbers_of_its_reference_and_tells_what_is_p
 def test_told_embeddings_have_the_noise_that_the_task_says() -> None:
     task = embeddings_task(rows=4000, noise=NOISE_UNIT, releases=2)
     held = encoders(task)
-    found = programs.simulate(held, labels_of(task), task, Stream(bytes(32)))["bank"].received["shop"]
-    exact = within(held["shop"].embed(np.arange(4000)), 1.0)
+    found = embedding_programs.simulate(held, labels_of(task), task, Stream(bytes(32)))["bank"].received["shop"]
+    exact = clip_rows_within(held["shop"].embed(np.arange(4000)), 1.0)
     assert task.received_variance("shop") == pytest.approx(4.0)
     assert (found - exact).var() == pytest.approx(4.0, rel=0.12)
 
@@ -287,7 +292,7 @@ def test_true_labels_reach_nobody_but_through_their_answers(training: str, monke
     """Other true labels with equal answers leave every encoder and every told number as they are."""
     monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
 
-    def ended(task: Embeddings, true: Array) -> list[Array]:
+    def ended(task: EmbeddingTask, true: Array) -> list[Array]:
         held = encoders(task)
         found = kit.results(task, parts(task, true, encoders=held))
         return [held["shop"].weights, found["bank"].received["shop"], found["shop"].labels]
@@ -298,29 +303,31 @@ def test_true_labels_reach_nobody_but_through_their_answers(training: str, monke
     unprotected = replace(task, label_odds=None)
     assert not any(map(np.array_equal, ended(unprotected, true), ended(unprotected, other)))
     answers = labels_of(task)[::-1].copy()
-    monkeypatch.setattr(programs, "randomised_response", lambda *given: answers)
+    monkeypatch.setattr(embedding_programs, "randomised_response", lambda *given: answers)
     assert all(map(np.array_equal, ended(task, true), ended(task, other)))
 
 
 def test_steps_do_not_depend_on_how_long_gradients_are_and_batches_hold_everybody() -> None:
-    short, long = Steps(3, 0.1), Steps(3, 0.1)
+    short, long = AdamSteps(3, 0.1), AdamSteps(3, 0.1)
     gradient = np.array([1.0, -2.0, 0.5])
     for _ in range(4):
-        one, two = short.after(gradient), long.after(1000 * gradient)
+        one, two = short.next_step(gradient), long.next_step(1000 * gradient)
         assert one == pytest.approx(two, rel=1e-4)
         assert (np.sign(one) == -np.sign(gradient)).all()
     task = embeddings_task(training="labels", batches=7)
-    assert sorted(np.concatenate([sides.batch(index, task) for index in range(7)])) == list(range(30))
+    assert sorted(np.concatenate([embedding_programs.batch_places(index, task) for index in range(7)])) == list(
+        range(30)
+    )
 
 
 @pytest.mark.parametrize("new", ["clear", "noised"])
 def test_new_people_are_told_by_the_encoder_and_scale_of_before(new: Any) -> None:
     fit = embeddings_task(("bank", "clinic", "shop"), training="labels", stage=True, noise=1)
     held = encoders(fit)
-    before = programs.simulate(held, labels_of(fit), fit, Stream(bytes(32)))
+    before = embedding_programs.simulate(held, labels_of(fit), fit, Stream(bytes(32)))
     scalings = {name: before[name].scaling for name in fit.passives}
     assert all(scaling is not None and scaling.centre.any() for scaling in scalings.values())
-    task = NewEmbeddings(fit.trust, "bank", fit.senders, 50, classes=3, new=new, noise=1)
+    task = NewEmbeddingTask(fit.trust, "bank", fit.senders, 50, classes=3, new=new, noise=1)
     asked = encoders(task, rows=11, seed=8)
     for name, each in asked.items():
         each.weights = held[name].weights
@@ -328,7 +335,10 @@ def test_new_people_are_told_by_the_encoder_and_scale_of_before(new: Any) -> Non
     for name in fit.passives:
         scaling = scalings[name]
         assert scaling is not None
-        exact = whole_within(scaling.applied(within(asked[name].embed(np.arange(11)), 1.0)) * 2**20, 1 << 20) / 2**20
+        exact = (
+            clip_to_integers(scaling.apply(clip_rows_within(asked[name].embed(np.arange(11)), 1.0)) * 2**20, 1 << 20)
+            / 2**20
+        )
         error = np.abs(found["bank"].received[name] - exact).max()
         assert error == 0 if new == "clear" else 0 < error < 20 * task.deviation(name)
 
@@ -346,7 +356,9 @@ def test_what_does_not_fit_the_study_is_refused_before_anything_is_sent() -> Non
         ("shop", DataError, (held, ids, labels)),
     ]
     for name, kind, brings in wrong:
-        errors = kit.outcomes(task, parts(task) | {name: lambda me, brings=brings: programs.owner(me, *brings, task)})
+        errors = kit.outcomes(
+            task, parts(task) | {name: lambda me, brings=brings: embedding_programs.owner(me, *brings, task)}
+        )
         assert isinstance(errors.pop(name), kind)
         assert all(isinstance(error, ColonnadeError) and NO_PART in str(error) for error in errors.values())
     others = [f"q{i:03d}" for i in range(30)]
@@ -355,7 +367,7 @@ def test_what_does_not_fit_the_study_is_refused_before_anything_is_sent() -> Non
         "ST532",
         kit.results,
         task,
-        parts(task) | {"shop": lambda me: programs.owner(me, held, others, None, task)},
+        parts(task) | {"shop": lambda me: embedding_programs.owner(me, held, others, None, task)},
     )
 
 
@@ -370,8 +382,10 @@ class Script:
         self.hidden: list[Array] = []
         self.shown: list[Array] = []
         self.asked: list[tuple[int, int]] = []
-        patch.setattr(sides, "whole_within", self._remembered(sides.whole_within))
-        patch.setattr(updates, "whole_sum", self._remembered(updates.whole_sum))
+        patch.setattr(embedding_programs, "clip_to_integers", self._remembered(embedding_programs.clip_to_integers))
+        patch.setattr(
+            private_training, "sum_clipped_gradients", self._remembered(private_training.sum_clipped_gradients)
+        )
 
     def _remembered(self, exact: Callable[..., Array]) -> Callable[..., Array]:
         def remembered(*given: Any) -> Array:
@@ -402,7 +416,7 @@ def test_nobody_ends_with_anything_but_what_was_told(
             held["shop"].rows[7] = row
         with monkeypatch.context() as patch:
             script = Script(patch)
-            outcome = programs.reference(held, labels_of(task), task, script.draw)
+            outcome = embedding_programs.reference(held, labels_of(task), task, script.draw)
         after = [held[name].weights for name in task.passives]
         for name in task.passives:
             scaling = outcome[name].scaling
@@ -418,24 +432,24 @@ def test_an_encoder_moves_by_its_noise_as_it_was_drawn(training: str, monkeypatc
     """Every step is that of a sum which is told: the noise is neither left out nor made smaller."""
     task = embeddings_task(training=training, noise=1 << 12, gradient_clip=0.7)
     held, script = encoders(task)["shop"], Script(monkeypatch)
-    expected, steps = held.weights.copy(), Steps(held.parameters, task.learning_rate)
-    programs.reference({"shop": held}, labels_of(task), task, script.draw)
+    expected, steps = held.weights.copy(), AdamSteps(held.parameters, task.learning_rate)
+    embedding_programs.reference({"shop": held}, labels_of(task), task, script.draw)
     updated = [shown for (v, _), shown in zip(script.asked, script.shown, strict=True) if v == task.update_variance]
     assert len(updated) == task.epochs * task.batches
     for shown in updated:
-        expected += steps.after(shown * (0.7 / (1 << GRADIENT_BITS))).reshape(expected.shape)
+        expected += steps.next_step(shown * (0.7 / (1 << GRADIENT_BITS))).reshape(expected.shape)
     assert np.array_equal(held.weights, expected)
 
 
 def test_points_of_classes_are_means_of_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     task = embeddings_task(training="rounds", noise=1 << 12)
     held, script, labels = encoders(task)["shop"], Script(monkeypatch), labels_of(task)
-    side = Passive(held, "shop", task, script.draw)
+    side = EmbeddingSide(held, "shop", task, script.draw)
     before, everybody = side._points, np.arange(task.rows)
     told = side.embeddings(everybody).reshape(-1, 2) / 2.0**task.bits
     side.end_epoch(labels)
-    assert np.array_equal(side._points, centroids(told, labels, before))
-    assert not np.allclose(side._points, centroids(within(held.embed(everybody), 1.0), labels, before))
+    assert np.array_equal(side._points, class_centroids(told, labels, before))
+    assert not np.allclose(side._points, class_centroids(clip_rows_within(held.embed(everybody), 1.0), labels, before))
 
 
 @each_schedule
@@ -466,7 +480,7 @@ def test_as_much_noise_is_drawn_as_is_charged(schedule: dict[str, Any], monkeypa
     st.integers(1, 1 << 30),
 )
 def test_no_row_is_longer_than_the_radius_in_whole_numbers(rows: Array, radius: int) -> None:
-    whole = whole_within(rows, radius)
+    whole = clip_to_integers(rows, radius)
     assert whole.dtype == np.int64
     for row, before in zip(whole.tolist(), rows, strict=True):
         assert sum(v * v for v in row) <= radius * radius
@@ -476,34 +490,36 @@ def test_no_row_is_longer_than_the_radius_in_whole_numbers(rows: Array, radius: 
 def test_rows_at_the_edge_are_kept_and_short_rows_stay() -> None:
     rows = np.random.default_rng(1).normal(size=(2000, 5))
     rows *= (1 << 20) / np.linalg.norm(rows, axis=1, keepdims=True)
-    norms = np.linalg.norm(whole_within(3 * rows, 1 << 20).astype(float), axis=1)
+    norms = np.linalg.norm(clip_to_integers(3 * rows, 1 << 20).astype(float), axis=1)
     assert norms.min() > (1 << 20) - 4
-    assert np.array_equal(whole_within(rows / 2, 1 << 20), np.trunc(rows / 2))
-    assert within(np.array([[3e307, 4e307]]), 5.0) == pytest.approx(np.array([[3.0, 4.0]]))
+    assert np.array_equal(clip_to_integers(rows / 2, 1 << 20), np.trunc(rows / 2))
+    assert clip_rows_within(np.array([[3e307, 4e307]]), 5.0) == pytest.approx(np.array([[3.0, 4.0]]))
 
 
 def test_centre_and_scale_are_learned_from_noised_embeddings_alone() -> None:
     rng = np.random.default_rng(2)
     embeddings = np.array([0.5, -0.3]) + 0.05 * rng.normal(size=(20_000, 2))
-    learned = Scaling.none(2).learned(embeddings + 0.5 * rng.normal(size=embeddings.shape), 0.25, 1.0)
+    learned = EmbeddingScaling.none(2).learn(embeddings + 0.5 * rng.normal(size=embeddings.shape), 0.25, 1.0)
     assert learned.centre == pytest.approx([0.5, -0.3], abs=0.02)
     assert 1 < learned.scale < 30
-    exact = Scaling.none(2).learned(embeddings, 0.0, 1.0)
-    assert np.sqrt((exact.applied(embeddings) ** 2).sum(axis=1).mean()) == pytest.approx(0.8, rel=0.01)
-    assert Scaling.none(2).learned(np.zeros((9, 2)), 0.0, 1.0).scale == pytest.approx(0.8 * 64)  # is not believed
+    exact = EmbeddingScaling.none(2).learn(embeddings, 0.0, 1.0)
+    assert np.sqrt((exact.apply(embeddings) ** 2).sum(axis=1).mean()) == pytest.approx(0.8, rel=0.01)
+    assert EmbeddingScaling.none(2).learn(np.zeros((9, 2)), 0.0, 1.0).scale == pytest.approx(
+        0.8 * 64
+    )  # is not believed
     wild = 50 * np.random.default_rng(1).normal(size=(9, 2))
-    assert Scaling.none(2).learned(wild, 2500.0, 1.0).scale == 1.0  # noise that shows nothing changes nothing
+    assert EmbeddingScaling.none(2).learn(wild, 2500.0, 1.0).scale == 1.0  # noise that shows nothing changes nothing
 
 
 def test_points_of_classes_are_far_apart_within_the_ball_and_become_means_of_what_was_told() -> None:
     for classes, width in ((2, 1), (3, 2), (10, 9), (10, 16), (10, 4), (3, 1)):
-        points = anchors(classes, width, 1.5)
+        points = class_anchors(classes, width, 1.5)
         assert np.linalg.norm(points, axis=1) == pytest.approx(np.full(classes, 1.5))
         if width >= classes - 1:
             apart = np.linalg.norm(points[:, None] - points, axis=2)[~np.eye(classes, dtype=bool)]
             assert apart == pytest.approx(np.full(apart.shape, 1.5 * np.sqrt(2 * classes / (classes - 1))))
     told, points = np.array([[1.0, 0], [3, 0], [0, 5]]), np.full((3, 2), 7.0)
-    assert centroids(told, np.array([0, 0, 2]), points).tolist() == [[2, 0], [7, 7], [0, 5]]
+    assert class_centroids(told, np.array([0, 0, 2]), points).tolist() == [[2, 0], [7, 7], [0, 5]]
 
 
 def _loss(h: Array, labels: Array, points: Array, margin: float, contrast: float) -> float:
@@ -515,16 +531,16 @@ def _loss(h: Array, labels: Array, points: Array, margin: float, contrast: float
 
 def test_contrastive_slopes_are_those_of_the_loss_and_push_classes_apart() -> None:
     rng = np.random.default_rng(3)
-    h, labels, points = rng.normal(size=(6, 4)), rng.integers(0, 3, 6), anchors(3, 4, 1.0)
-    slopes = contrastive(h, labels, points, 2.5, 0.7)
+    h, labels, points = rng.normal(size=(6, 4)), rng.integers(0, 3, 6), class_anchors(3, 4, 1.0)
+    slopes = contrastive_slopes(h, labels, points, 2.5, 0.7)
     for place in np.ndindex(h.shape):
         step = np.zeros_like(h)
         step[place] = 1e-6
         change = _loss(h + step, labels, points, 2.5, 0.7) - _loss(h - step, labels, points, 2.5, 0.7)
         assert slopes[place] == pytest.approx(change / 2e-6, rel=1e-4, abs=1e-6)
     beside = points[[1]] + 0.1  # near the point of another class: the push is away from it
-    alone = contrastive(beside, np.array([0]), points, 2.5, 0.0)
-    assert ((contrastive(beside, np.array([0]), points, 2.5, 1.0) - alone) @ (beside - points[1]).T).item() < 0
+    alone = contrastive_slopes(beside, np.array([0]), points, 2.5, 0.0)
+    assert ((contrastive_slopes(beside, np.array([0]), points, 2.5, 1.0) - alone) @ (beside - points[1]).T).item() < 0
     far = np.vstack([beside, [[1e200, -1e200, 0.0, 0.0]]])  # which overflows nothing and leaves the others alone
     with np.errstate(over="raise", invalid="raise"):
-        assert np.array_equal(contrastive(far, np.array([0, 1]), points, 2.5, 0.0)[:1], alone)
+        assert np.array_equal(contrastive_slopes(far, np.array([0, 1]), points, 2.5, 0.0)[:1], alone)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture import programs
-from colonnade.kinds.synthesis.mixture.clipping import NORM_BITS, ROOT_BITS, Joint, _norm
-from colonnade.kinds.synthesis.mixture.components import Linear
-from colonnade.kinds.synthesis.mixture.task import Mixture, Part
+from colonnade.kinds.synthesis.mixture.components import LinearDerivatives
+from colonnade.kinds.synthesis.mixture.responsibilities import NORM_BITS, ROOT_BITS, JointClip, _joint_norm
+from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
 from tests.support import protocols as kit
 
 Array = np.ndarray[Any, Any]
@@ -21,19 +21,21 @@ Array = np.ndarray[Any, Any]
 
 def mixture_task(
     widths: Sequence[int] = (2, 3, 1), seats: Sequence[str] | None = None, threshold: int = 1, **changes: Any
-) -> Mixture:
+) -> MixtureTask:
     """Three rounds over drawn batches of ten of forty people, with four components."""
     trust = kit.trust_of(len(widths), seats, threshold)
     derived = changes.get("vectors", "statistics") != "statistics"
     parts = tuple(
-        Part(owner, tuple(f"c{i}" for i in range(width)), width, 0.75 if derived else 1.0, width + 1)
+        MixturePart(owner, tuple(f"c{i}" for i in range(width)), width, 0.75 if derived else 1.0, width + 1)
         for owner, width in zip(trust.owners, widths, strict=True)
     )
-    task = Mixture(parts, 4, trust, "poisson", rows=40, batch=10, rounds=3, noise=10**8 * len(widths), block_rows=64)
+    task = MixtureTask(
+        parts, 4, trust, "poisson", rows=40, batch=10, rounds=3, noise=10**8 * len(widths), block_rows=64
+    )
     return replace(task, **{"vector_bits": 26} | changes if changes.get("vectors") == "linear" else changes)
 
 
-def flags(task: Mixture, rows: int, seed: int = 3) -> dict[str, Array]:
+def flags(task: MixtureTask, rows: int, seed: int = 3) -> dict[str, Array]:
     """Rows of zeros and ones of every owner."""
     rng = np.random.default_rng(seed)
     return {part.owner: rng.integers(0, 2, (rows, len(part.columns))).astype(float) for part in task.parts}
@@ -42,7 +44,7 @@ def flags(task: Mixture, rows: int, seed: int = 3) -> dict[str, Array]:
 class Flags:
     """Bernoulli columns: the parameters are logits, and a step goes along the gradient; it remembers every step."""
 
-    def __init__(self, task: Mixture, seed: int = 1) -> None:
+    def __init__(self, task: MixtureTask, seed: int = 1) -> None:
         rng = np.random.default_rng(seed)
         self.task = task
         self.logits = {part.owner: rng.normal(0, 1.5, (task.components, part.width)) for part in task.parts}
@@ -60,10 +62,10 @@ class Flags:
             return np.column_stack([rows, np.ones(len(rows))])
         return rows[:, None, :] - 1 / (1 + np.exp(-self.logits[owner]))
 
-    def linear(self, owner: str) -> Linear:
+    def linear(self, owner: str) -> LinearDerivatives:
         chances = 1 / (1 + np.exp(-self.logits[owner]))
         width = chances.shape[1]
-        return Linear(np.ones_like(chances), chances, np.full(width, width))
+        return LinearDerivatives(np.ones_like(chances), chances, np.full(width, width))
 
     def step(self, sums: Array) -> None:
         self.seen.append(sums)
@@ -86,29 +88,29 @@ class Flags:
             start += values.size
 
 
-def owner(me: Any, rows: Any, task: Mixture) -> Flags:
+def owner(me: Any, rows: Any, task: MixtureTask) -> Flags:
     """The owner's program with this model."""
     return programs.owner(me, rows, task, Flags(task))
 
 
-def coordinator(me: Any, task: Mixture) -> Flags:
+def coordinator(me: Any, task: MixtureTask) -> Flags:
     """The coordinator's program with this model."""
     return programs.coordinator(me, task, Flags(task))
 
 
 def dealt_in(
-    task: Mixture, learner: Flags, tables: Mapping[str, Array], batch: Array
+    task: MixtureTask, learner: Flags, tables: Mapping[str, Array], batch: Array
 ) -> dict[str, tuple[Array, Array]]:
     """What the owners deal of a batch, at the learner's present parameters."""
-    return {name: programs.evaluated(learner, task, name, tables[name][batch]) for name in task.owners}
+    return {name: programs.evaluate_rows(learner, task, name, tables[name][batch]) for name in task.owners}
 
 
 def clipping_error(
-    weights: NDArray[np.int64], squares: Sequence[NDArray[np.int64]], units: NDArray[np.float64], joint: Joint
+    weights: NDArray[np.int64], squares: Sequence[NDArray[np.int64]], units: NDArray[np.float64], joint: JointClip
 ) -> NDArray[np.float64]:
     """By how many units clipped responsibilities may differ from those in the clear; unclipped ones do by ``units``."""
     factor = (sum(squares) + (1 << NORM_BITS)) / 2.0**NORM_BITS
-    norm = _norm(weights, squares, joint)
+    norm = _joint_norm(weights, squares, joint)
     r, apart, last = weights / 2.0**joint.bits, units / 2.0**joint.bits, 2.0**-joint.bits
     moved = ((2 * np.abs(r) * apart + apart**2 + (2 * joint.ulps + 2) * last) * factor).sum(axis=1, keepdims=True)
     moved += (2 * joint.ulps + 2) * 2.0**-ROOT_BITS

@@ -12,14 +12,24 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from colonnade.errors import SchemaError, StudyError
-from colonnade.kinds.synthesis.mixture.components import LIMIT, OwnComponents
-from colonnade.kinds.synthesis.mixture.expectation import from_moments, shrunk, simplex
-from colonnade.kinds.synthesis.mixture.families import INSIDE, Beta, Gaussian, families_of
-from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
-from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, VariationalLearner
-from colonnade.kinds.synthesis.mixture.model import MixtureModel, Posterior
-from colonnade.kinds.synthesis.mixture.starting import merged, start_from
-from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
+from colonnade.kinds.synthesis.mixture.components import (
+    BETA_INSET,
+    PARAMETER_LIMIT,
+    BetaColumn,
+    ColumnStatistics,
+    GaussianColumn,
+    OwnComponents,
+    choose_families,
+)
+from colonnade.kinds.synthesis.mixture.learners import (
+    ExpectationLearner,
+    VariationalLearner,
+    parameters_from_moments,
+    shrink_to_mean,
+    simplex,
+)
+from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, MixtureModel, ParameterPosterior
+from colonnade.kinds.synthesis.mixture.warm_start import merge_components, start_from
 from colonnade.tables.columns import category, flag, number
 from colonnade.tables.encoding import decode
 from colonnade.tables.schema import Schema
@@ -80,7 +90,7 @@ def test_log_densities_are_those_of_scipy(seed: int) -> None:
     for k, row in enumerate(parameters):
         at = {name: row[place] for name, place in OWN.places.items()}
         for name, share in (("age", (by_column["age"] + 1) / 2), ("income", by_column["income"])):
-            inside = INSIDE + (1 - 2 * INSIDE) * share[:, 0]
+            inside = BETA_INSET + (1 - 2 * BETA_INSET) * share[:, 0]
             expected[:, k] += stats.beta.logpdf(inside, *np.exp(at[name]))
         for name in ("city", "sort"):
             chances = np.exp(at[name]) / np.exp(at[name]).sum()
@@ -134,7 +144,7 @@ def test_what_was_read_once_gives_the_same_and_large_parameters_finite_numbers()
         np.testing.assert_array_equal(of_rows(kept, parameters), of_rows(rows[some], parameters))
     for size in (1e3, 1e30):
         rows, parameters = drawn(5, size)
-        for each in (parameters, np.clip(parameters, -LIMIT, LIMIT)):
+        for each in (parameters, np.clip(parameters, -PARAMETER_LIMIT, PARAMETER_LIMIT)):
             assert np.isfinite(OWN.log_densities(rows, each)).all()
         assert np.isfinite(OWN.derivatives(rows, parameters)).all()
     assert OwnComponents(SCHEMA).width == 2 + 5 + 2 + 1 + 2 + 2 + 2  # families follow from types
@@ -155,7 +165,7 @@ def test_what_was_read_once_gives_the_same_and_large_parameters_finite_numbers()
     ],
 )
 def test_a_family_that_does_not_fit_is_refused(choice: dict[str, str], said: str) -> None:
-    refused((StudyError, SchemaError), said, families_of, SCHEMA, choice)
+    refused((StudyError, SchemaError), said, choose_families, SCHEMA, choice)
 
 
 # --- statistics within their bound, and parameters from noisy sums
@@ -164,14 +174,14 @@ def test_a_family_that_does_not_fit_is_refused(choice: dict[str, str], said: str
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=50, deadline=None)
 def test_no_row_has_longer_statistics_than_the_bound(seed: int) -> None:
-    own = OwnStatistics(OwnComponents(SCHEMA, FAMILIES))
+    own = ColumnStatistics(OwnComponents(SCHEMA, FAMILIES))
     found = own.read(encoded(np.random.default_rng(seed), 50))
     assert np.linalg.norm(found, axis=1).max() <= own.bound
 
 
 def test_the_bound_is_reached() -> None:
     schema = Schema({"age": number(0, 1), "city": category(list("abc")), "member": flag()})
-    own = OwnStatistics(OwnComponents(schema))
+    own = ColumnStatistics(OwnComponents(schema))
     found = own.read(np.array([[1.0, 0, 1, 0, 1]]))
     assert np.linalg.norm(found) == pytest.approx(own.bound, rel=1e-12)
     assert own.bound**2 == pytest.approx(1 / 4 + 1 / 64 + 2 / 3 + 1 / 4)
@@ -190,7 +200,7 @@ def test_one_component_without_noise_has_the_moments_of_the_rows() -> None:
     member = rows[:, SCHEMA.encoded_slices["member"]].mean()
     assert 1 / (1 + np.exp(-found[own.places["member"]][0])) == pytest.approx(member, abs=1e-3)
     left, right = np.exp(found[own.places["age"]])
-    share = INSIDE + (1 - 2 * INSIDE) * (rows[:, 0] + 1) / 2
+    share = BETA_INSET + (1 - 2 * BETA_INSET) * (rows[:, 0] + 1) / 2
     assert left / (left + right) == pytest.approx(share.mean(), rel=1e-9)
     assert left * right / ((left + right) ** 2 * (left + right + 1)) == pytest.approx(share.var(), rel=1e-9)
     height = (rows[:, SCHEMA.encoded_slices["height"]][:, 0] + 1) / 2
@@ -211,10 +221,12 @@ def test_the_nearest_chances_are_chances_and_nearest(rows: list[list[float]]) ->
 
 def test_noise_alone_is_shrunk_and_whatever_is_opened_gives_usable_parameters() -> None:
     people, noisy = np.full(10, 1000.0), 0.2 + np.random.default_rng(0).normal(size=(10, 5)) * 0.05
-    assert shrunk(noisy, people, 50.0**2).std() < noisy.std() / 2
-    np.testing.assert_allclose(shrunk(noisy, people, 0.01), noisy, atol=1e-3)
-    for family in (Beta(), Gaussian(20)):  # impossible moments become possible ones
-        assert np.isfinite(from_moments(np.array([0.5, 0.02, 0.9]), np.array([-1.0, 5.0, 0.0]), family)).all()
+    assert shrink_to_mean(noisy, people, 50.0**2).std() < noisy.std() / 2
+    np.testing.assert_allclose(shrink_to_mean(noisy, people, 0.01), noisy, atol=1e-3)
+    for family in (BetaColumn(), GaussianColumn(20)):  # impossible moments become possible ones
+        assert np.isfinite(
+            parameters_from_moments(np.array([0.5, 0.02, 0.9]), np.array([-1.0, 5.0, 0.0]), family)
+        ).all()
     learned = ExpectationLearner(["a"], ALONE, ALONE.start(seeded(1)), 100.0)
     rows = [encoded(np.random.default_rng(1), 20)]
     for seed in range(5):
@@ -347,7 +359,7 @@ def test_derivatives_are_linear_in_statistics_where_no_column_is_gaussian() -> N
 # --- rows that a fitted mixture makes up
 
 MEAN = np.random.default_rng(0).normal(size=(3, ALONE.width))
-FITTED = FittedMixture(("clinic",), ALONE, Posterior(MEAN, np.full_like(MEAN, 0.3)))
+FITTED = FittedMixture(("clinic",), ALONE, ParameterPosterior(MEAN, np.full_like(MEAN, 0.3)))
 
 
 def test_made_up_people_have_the_chances_of_the_mixture() -> None:
@@ -362,7 +374,7 @@ def test_made_up_people_have_the_chances_of_the_mixture() -> None:
         chances = weights @ (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
         np.testing.assert_allclose(found[:, SCHEMA.encoded_slices[name]].mean(axis=0), chances, atol=slack)
     shapes = np.exp(MEAN[:, 1:][:, OWN.places["age"]])
-    share = INSIDE + (1 - 2 * INSIDE) * (found[:, 0] + 1) / 2
+    share = BETA_INSET + (1 - 2 * BETA_INSET) * (found[:, 0] + 1) / 2
     assert abs(share.mean() - weights @ (shapes[:, 0] / shapes.sum(axis=1))) < slack
     cells = np.minimum((found[:, SCHEMA.encoded_slices["height"]][:, 0] + 1) / 2 * 20, 19).astype(int)
     ends = np.r_[-np.inf, np.arange(1, 20) / 20, np.inf]
@@ -374,7 +386,7 @@ def test_made_up_people_have_the_chances_of_the_mixture() -> None:
 
 
 def test_made_up_people_are_likely_under_their_mixture_and_become_a_table_of_the_schema() -> None:
-    rows, other = FITTED.sample(3000, seeded(2)), FITTED.drawn(seeded(3))
+    rows, other = FITTED.sample(3000, seeded(2)), FITTED.sample_parameters(seeded(3))
     assert FITTED.log_likelihood(rows).mean() > other.log_likelihood(rows).mean()
     assert not np.array_equal(other.posterior.mean, MEAN)
     table = decode(SCHEMA, rows["clinic"])
@@ -434,10 +446,10 @@ def test_components_that_are_alike_are_merged_and_too_few_are_refused() -> None:
     copies = np.append(np.arange(3), rng.integers(0, 3, 27))
     near = [np.abs(table[copies] + 1e-3 * rng.normal(size=(30, table.shape[1]))) for table in tables]
     near = [table / table.sum(axis=1, keepdims=True) for table in near]
-    found, centres = merged(np.full(30, 1 / 30), near, 3)
+    found, centres = merge_components(np.full(30, 1 / 30), near, 3)
     np.testing.assert_allclose(np.sort(found), np.sort(np.bincount(copies) / 30), atol=1e-9)
     for table, centre in zip(tables, centres, strict=True):
         assert np.abs(table[:, None] - centre[None]).sum(axis=2).min(axis=1).max() < 0.02
-    _, centres = merged(weights, tables, 1)  # one component has the chances of all
+    _, centres = merge_components(weights, tables, 1)  # one component has the chances of all
     np.testing.assert_allclose(centres[1][0], weights @ tables[1])
-    refused(StudyError, "ST503", "3", "4", merged, weights, tables, 4)
+    refused(StudyError, "ST503", "3", "4", merge_components, weights, tables, 4)

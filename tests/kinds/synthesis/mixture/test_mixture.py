@@ -18,11 +18,10 @@ from scipy.stats import binom
 from colonnade.audit import games, registry
 from colonnade.audit.registry import judge
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError, StudyError
-from colonnade.kinds.synthesis.mixture import programs, seat
-from colonnade.kinds.synthesis.mixture.responsibilities import error, in_the_clear
-from colonnade.kinds.synthesis.mixture.sizes import OVERFLOW
-from colonnade.kinds.synthesis.mixture.started import StartedMixture
-from colonnade.kinds.synthesis.mixture.task import Mixture
+from colonnade.kinds.synthesis.mixture import programs, round_sums
+from colonnade.kinds.synthesis.mixture.responsibilities import error, weigh_in_clear
+from colonnade.kinds.synthesis.mixture.task import OVERFLOW_CHANCE, MixtureTask
+from colonnade.kinds.synthesis.mixture.warm_start import WarmStartedMixture
 from colonnade.kinds.tables import programs as marginals
 from colonnade.kinds.tables.release import NoisyMarginals
 from colonnade.mpc import ShareEngine, Shares
@@ -52,8 +51,8 @@ def apart(task, dealt):
     densities = [dealt[name][0] for name in task.owners]
     units = error(densities, task.precision)
     if task.joint is not None:
-        plain = in_the_clear(densities, task.precision)
-        units = clipping_error(plain, programs.dealt_squares(dealt, task), units, task.joint)
+        plain = weigh_in_clear(densities, task.precision)
+        units = clipping_error(plain, programs.joint_square_norms(dealt, task), units, task.joint)
     counts = (units.sum(axis=0) * 2**task.vector_bits)[:, None]
     how = "nk,nq->kq" if task.vectors == "statistics" else "nk,nkq->kq"
     return np.hstack([counts, *(np.einsum(how, units, np.abs(dealt[name][1])) for name in task.owners)]).reshape(-1)
@@ -70,7 +69,7 @@ def check_rounds(task, found, tables, secret):
         ):
             learner.restore(state)
             dealt = dealt_in(task, learner, tables, batch)
-            difference = np.abs(sums.reshape(-1) * task.gamma - programs.reference(dealt, task))
+            difference = np.abs(sums.reshape(-1) * task.gamma - programs.reference_sums(dealt, task))
             assert (difference <= apart(task, dealt)).all()
     assert set(found) == set(task.everyone)
     assert all(np.array_equal(each.state, found["o0"].state) for each in found.values())
@@ -116,7 +115,7 @@ def test_a_simulation_takes_the_steps_of_the_reference(vectors, monkeypatch):
     tables, again = flags(task, 40), Flags(task)
     learner = programs.simulate(tables, task, Flags(task), Stream(bytes(32)))
     for batch in iterate_batches(task, 40, Stream(bytes(32)).bytes(32)):
-        again.step(programs.in_people(programs.reference(dealt_in(task, again, tables, batch), task), task))
+        again.step(programs.scale_to_people(programs.reference_sums(dealt_in(task, again, tables, batch), task), task))
     assert np.array_equal(learner.state, again.state)
     assert len(learner.seen) == 4
 
@@ -163,9 +162,9 @@ def test_what_is_revealed_is_priced_for_every_observer(sampling):
 def test_a_drawn_batch_has_room_and_one_beyond_it_ends_the_study(monkeypatch):
     for rows, batch in ((30_162, 100), (400, 100), (64, 3), (10**6, 2000), (50, 50)):
         task = mixture_task(rows=rows, batch=batch)
-        room = task.room(rows)
+        room = task.batch_places(rows)
         assert room % 64 == 0
-        assert binom.sf(room, rows, task.threshold / 2**32) <= OVERFLOW
+        assert binom.sf(room, rows, task.threshold / 2**32) <= OVERFLOW_CHANCE
         assert room < 2 * batch + 128
     monkeypatch.setattr(programs, "iterate_batches", lambda task, rows, drawn: iter([np.arange(rows)] * task.rounds))
     task = mixture_task(rows=400, batch=3)
@@ -210,16 +209,16 @@ def test_statistics_are_computed_once(changes, monkeypatch):
 def test_the_distance_of_masks_is_what_the_arithmetic_adds_up(joint_clip, monkeypatch):
     """For one row; the arithmetic counts all places of a batch. Of joint clipping it is a bound."""
     engines = []
-    real = seat.FixedPointEngine
+    real = round_sums.FixedPointEngine
 
     def made(*given):
         engines.append(real(*given))
         return engines[-1]
 
-    monkeypatch.setattr(seat, "FixedPointEngine", made)
+    monkeypatch.setattr(round_sums, "FixedPointEngine", made)
     task = mixture_task(joint_clip=joint_clip)
     execute(task, flags(task, 40))
-    places = task.room(40) * task.rounds
+    places = task.batch_places(40) * task.rounds
     (found,) = {engine.distance for engine in engines}
     exact = float(task.distance) * places
     assert found == exact if joint_clip is None else exact / 30 < found < exact
@@ -269,7 +268,7 @@ def test_what_must_be_equal_is_in_the_agreement_and_who_knows_coins_in_the_price
     ]  # fmt: skip
     assert len({json.dumps(other.agreement) for other in (task, *different)}) == 7
     assert registry.subject(task) == "mixture"
-    check_complete(Mixture, "here")
+    check_complete(MixtureTask, "here")
     assert mixture_task((1, 1)).coins == ("o0", "o1", COORDINATOR)  # the coordinator has a seat
     assert COORDINATOR not in mixture_task((1, 1, 1)).coins
 
@@ -355,7 +354,7 @@ def deviating(where, which, calls):
 def opened(monkeypatch):
     """The sums that anybody opens."""
     found = []
-    monkeypatch.setattr(programs, "in_people", lambda sums, task: found.append(sums))
+    monkeypatch.setattr(programs, "scale_to_people", lambda sums, task: found.append(sums))
     return found
 
 
@@ -458,7 +457,7 @@ def test_the_marginals_take_the_share_that_was_asked_for(share):
 
 
 def test_it_keeps_the_contract():
-    check_complete(StartedMixture, "here")
+    check_complete(WarmStartedMixture, "here")
     task = started_task()
     first, second = task.stages
     for name in task.everyone:

@@ -13,15 +13,24 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
-from colonnade.kinds.synthesis.mixture.clipping import (
+from colonnade.kinds.synthesis.mixture.components import LinearDerivatives
+from colonnade.kinds.synthesis.mixture.responsibilities import (
     NORM_BITS,
-    Joint,
-    clipped_in_the_clear,
-    clipped_on_shares,
+    JointClip,
+    ResponsibilityPrecision,
+    clip_in_clear,
+    clip_on_shares,
+    error,
+    weigh_in_clear,
+    weigh_on_shares,
 )
-from colonnade.kinds.synthesis.mixture.components import Linear
-from colonnade.kinds.synthesis.mixture.integers import bounded, densities, shrinking, whole_slopes, whole_statistics
-from colonnade.kinds.synthesis.mixture.responsibilities import Precision, error, in_the_clear, on_shares
+from colonnade.kinds.synthesis.mixture.round_sums import (
+    bound_vectors,
+    clip_factors,
+    integer_densities,
+    integer_slopes,
+    integer_statistics,
+)
 from colonnade.kinds.synthesis.sensitivity import mixture_sensitivity, responsibilities_square, vector_square
 from colonnade.mpc import Committee, ShareEngine
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
@@ -164,7 +173,7 @@ def test_clips_and_noise_that_make_no_sense_are_refused_when_planning():
     refused(PrivacyError, "PR119", replace, wide, joint_clip=1.0, parts=long)
     many = (replace(wide.parts[0], width=4001), *wide.parts[1:])
     refused(PrivacyError, "PR130", "4,001", "4,000", replace, wide, parts=many)
-    refused(PrivacyError, "PR020", paper(2.0).calibrated, parse_budgets({"analyst": 1.0}, 1e-12))
+    refused(PrivacyError, "PR020", paper(2.0).calibrate, parse_budgets({"analyst": 1.0}, 1e-12))
     refused(PrivacyError, "PR094", noise_ratio, 1.0, 5, parties=2, known=2)
     refused(PrivacyError, "PR095", noise_ratio, 0.0, 5)
 
@@ -181,11 +190,11 @@ def opened(dealt, precision, threshold=1, squares=(), joint=None):
         hand = ShareEngine(name, committee, {peer: place.channel(peer) for peer in place.peers})
         engine = FixedPointEngine(hand, precision.fraction)
         shares = [hand.deal(each) if name == "s0" else hand.receive("s0", each.shape) for each in dealt]
-        result = on_shares(engine, [engine.from_shares(s, 1 << precision.fraction) for s in shares], precision)
+        result = weigh_on_shares(engine, [engine.from_shares(s, 1 << precision.fraction) for s in shares], precision)
         if joint:
             more = [hand.deal(each) if name == "s0" else hand.receive("s0", each.shape) for each in squares]
             more = [engine.from_shares(s, most, NORM_BITS) for s, most in zip(more, joint.squares, strict=True)]
-            result = clipped_on_shares(engine, result, more, joint)
+            result = clip_on_shares(engine, result, more, joint)
         hand.send_opening(result.shares, seats)
         return hand.receive_opening(result.shape, degree=threshold, bound=result.bound, own=result.shares)
 
@@ -218,14 +227,14 @@ def extremes(rng, precision, rows):
 )  # fmt: skip
 def test_no_row_weighs_more_than_its_bound_whatever_was_dealt(owners, components, fraction, threshold, seed):
     ulps = {1: 2.0, 2: 5.5}[threshold]
-    precision = Precision(owners, components, fraction, min(fraction, 20), ulps)
+    precision = ResponsibilityPrecision(owners, components, fraction, min(fraction, 20), ulps)
     dealt = extremes(np.random.default_rng(seed), precision, 64)
     whole = opened(dealt, precision, threshold)
     one = 1 << precision.bits
     assert np.abs(whole).sum(axis=1).max() <= (1 + precision.slack) * one
     assert (whole**2).sum(axis=1).max() <= responsibilities_square(precision.bits, precision.slack)
     assert whole.sum(axis=1).min() >= one * (1 - 1.05 * 2.0**-16) - components * ulps * 2
-    plain = in_the_clear(dealt, precision)
+    plain = weigh_in_clear(dealt, precision)
     assert (np.abs(whole - plain) <= error(dealt, precision)).all()
 
 
@@ -236,8 +245,8 @@ def test_no_row_weighs_more_than_its_bound_whatever_was_dealt(owners, components
 )  # fmt: skip
 def test_no_row_is_longer_than_the_joint_clip(clip, clips, components, threshold, seed):
     ulps = {1: 2.0, 2: 5.5}[threshold]
-    precision = Precision(len(clips), components, 26, 20, ulps)
-    joint = Joint(clip, tuple(math.ceil(c * c * 2**NORM_BITS) for c in clips), components, 20, ulps)
+    precision = ResponsibilityPrecision(len(clips), components, 26, 20, ulps)
+    joint = JointClip(clip, tuple(math.ceil(c * c * 2**NORM_BITS) for c in clips), components, 20, ulps)
     rng = np.random.default_rng(seed)
     dealt = extremes(rng, precision, 64)
     squares = [np.floor(most * rng.random((64, components)) ** 2).astype(np.int64) for most in joint.squares]
@@ -247,15 +256,15 @@ def test_no_row_is_longer_than_the_joint_clip(clip, clips, components, threshold
     norms = ((whole.astype(object) ** 2 * factor).sum(axis=1) / 2**NORM_BITS).astype(float)
     assert math.sqrt(norms.max()) <= joint.bound
     assert joint.bound <= clip * 2**20 * 1.02 + 200
-    plain = in_the_clear(dealt, precision)
+    plain = weigh_in_clear(dealt, precision)
     units = clipping_error(plain, squares, error(dealt, precision), joint)
-    assert (np.abs(whole - clipped_in_the_clear(plain, squares, joint)) <= units).all()
+    assert (np.abs(whole - clip_in_clear(plain, squares, joint)) <= units).all()
 
 
 def test_the_bound_is_nearly_reached():
-    precision = Precision(2, 4, 24, 20, 2.0)
+    precision = ResponsibilityPrecision(2, 4, 24, 20, 2.0)
     dealt = [np.array([[precision.whole, 0, 0, 0]]), np.full((1, 4), 1 << 24)]
-    assert int((in_the_clear(dealt, precision) ** 2).sum()) > 0.999 * responsibilities_square(20, precision.slack)
+    assert int((weigh_in_clear(dealt, precision) ** 2).sum()) > 0.999 * responsibilities_square(20, precision.slack)
 
 
 @pytest.mark.parametrize(("spread", "largest", "usual"), [(1.0, 2e-3, 1e-4), (2.0, 0.15, 1e-3)])
@@ -265,11 +274,11 @@ def test_responsibilities_are_near_the_true_ones(spread, largest, usual):
     task = mixture_task(components=20, floor=24.0)
     logs = {name: rng.normal(0, spread, (500, 20)) for name in task.owners}
     weights = np.log(rng.dirichlet(np.ones(20)))
-    dealt = [densities(logs[name], task, name, weights) for name in task.owners]
+    dealt = [integer_densities(logs[name], task, name, weights) for name in task.owners]
     total = sum(logs.values()) + weights
     exact = np.exp(total - total.max(axis=1, keepdims=True))
     exact /= exact.sum(axis=1, keepdims=True)
-    found = in_the_clear(dealt, task.precision) / 2**task.bits
+    found = weigh_in_clear(dealt, task.precision) / 2**task.bits
     assert np.abs(found - exact).max() < largest
     assert np.abs(found - exact).mean() < usual
 
@@ -284,9 +293,9 @@ def test_densities_are_within_their_range_whatever_floats_come_in(logs, weights)
     rows = np.array([logs, [0.0, -1.0, -2.0, -3.0]])
     usable = np.where(np.isfinite(weights), np.clip(weights, -50, 50), 0.0)
     for name in task.owners:
-        found = densities(rows, task, name, usable)
+        found = integer_densities(rows, task, name, usable)
         assert 0 <= found.min() <= found.max() <= 1 << task.fraction
-    first = densities(rows, task, task.owners[0], usable)
+    first = integer_densities(rows, task, task.owners[0], usable)
     assert first.sum(axis=1).max() <= task.precision.whole
 
 
@@ -300,7 +309,7 @@ def test_no_vector_is_longer_than_its_clip(clip, vector_bits, scale, seed):
     vectors = rng.normal(0, scale, (40, 5))
     vectors[:10] = clip * np.eye(5)[rng.integers(0, 5, 10)]
     vectors[10, :3] = np.nan, np.inf, -np.inf
-    found = bounded(vectors, task, "o1").astype(object)
+    found = bound_vectors(vectors, task, "o1").astype(object)
     most = vector_square(vector_bits, clip)
     assert all(sum(v * v for v in row) <= most for row in found.tolist())
     short = np.linalg.norm(vectors, axis=1) <= clip * (1 - 1e-9)
@@ -312,12 +321,12 @@ def test_no_vector_is_longer_than_its_clip(clip, vector_bits, scale, seed):
 def test_no_linear_derivative_is_longer_than_its_clip(clip, size, width, seed):
     task = _with_clip(mixture_task((2, width, 1), vectors="linear"), clip)
     rng = np.random.default_rng(seed)
-    slopes = whole_slopes(
-        Linear(rng.normal(0, size, (4, width)), rng.normal(0, size, (4, width)), np.full(width, width))
+    slopes = integer_slopes(
+        LinearDerivatives(rng.normal(0, size, (4, width)), rng.normal(0, size, (4, width)), np.full(width, width))
     )
     rows = np.column_stack([rng.normal(0, 3, (30, width)), np.ones(30)])
-    raw = slopes.of(whole_statistics(rows, task, "o1"))
-    whole = (raw * shrinking(raw, task, "o1")[:, :, None]).astype(object)
+    raw = slopes.derivatives(integer_statistics(rows, task, "o1"))
+    whole = (raw * clip_factors(raw, task, "o1")[:, :, None]).astype(object)
     most = vector_square(task.vector_bits, clip)
     assert all(sum(v * v for v in vector) <= most for row in whole.tolist() for vector in row)
 
@@ -327,9 +336,9 @@ def test_linear_derivatives_are_near_the_true_ones():
     rng = np.random.default_rng(1)
     slope, offset = rng.uniform(0.5, 2, (4, 3)), rng.normal(0, 1, (4, 3))
     rows = np.column_stack([rng.normal(0, 1, (50, 3)), np.ones(50)])
-    slopes = whole_slopes(Linear(slope, offset, np.full(3, 3)))
-    raw = slopes.of(whole_statistics(rows, task, "o1"))
-    found = raw * shrinking(raw, task, "o1")[:, :, None] / 2.0**task.vector_bits
+    slopes = integer_slopes(LinearDerivatives(slope, offset, np.full(3, 3)))
+    raw = slopes.derivatives(integer_statistics(rows, task, "o1"))
+    found = raw * clip_factors(raw, task, "o1")[:, :, None] / 2.0**task.vector_bits
     exact = rows[:, None, :3] * slope - offset
     exact /= np.maximum(1, np.linalg.norm(exact, axis=2, keepdims=True))
     assert np.abs(found - exact).max() < 0.01

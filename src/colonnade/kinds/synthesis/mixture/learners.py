@@ -16,20 +16,90 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 
 from colonnade.errors import StudyError
-from colonnade.kinds.synthesis.mixture.cells import Cells
-from colonnade.kinds.synthesis.mixture.components import LIMIT, Linear
-from colonnade.kinds.synthesis.mixture.expectation import maximised_column
-from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
-from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel, Posterior, normal
-from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
+from colonnade.kinds.synthesis.mixture.components import (
+    BETA_INSET,
+    PARAMETER_LIMIT,
+    BernoulliColumn,
+    BetaColumn,
+    CategoricalColumn,
+    ColumnFamily,
+    ColumnStatistics,
+    GaussianColumn,
+    LinearDerivatives,
+    RowStatistics,
+)
+from colonnade.kinds.synthesis.mixture.mixture_model import (
+    FittedMixture,
+    Matrix,
+    MixtureModel,
+    ParameterPosterior,
+    normal_draws,
+)
 from colonnade.randomness import Stream
+from colonnade.tables.columns import Column
+
+_LEAST_SHARE, _LEAST_DEVIATION = 0.02, 0.02
+_MOST_SPREAD = 0.8  # of the variance that a share with this mean can have at most
+
+
+def maximise_column(
+    sums: Matrix, people: NDArray[np.float64], variance: float, column: Column, family: ColumnFamily
+) -> Matrix:
+    """The parameters of one column, (K, ``family.width``), from sums whose noise has this variance."""
+    if isinstance(family, CategoricalColumn):
+        counts = sums if column.may_be_missing else sums + (people / family.size)[:, None]
+        present = np.maximum(counts.sum(axis=1), 1.0) if column.may_be_missing else people
+        shares = simplex(shrink_to_mean(counts / present[:, None], present, variance))
+        return np.log((shares * present[:, None] + 1) / (present + family.size)[:, None])
+    if isinstance(family, BernoulliColumn):
+        chance = shrink_to_mean(0.5 + sums / people[:, None], people, variance)
+        chance = (np.clip(chance, 0, 1) * people[:, None] + 1) / (people[:, None] + 2)
+        return np.log(chance / (1 - chance))
+    present = np.maximum(2 * sums[:, 2], 1.0) if column.may_be_missing else people
+    moments = shrink_to_mean(sums[:, :2] / present[:, None], present, variance)
+    middle = np.clip(0.5 + moments[:, 0], _LEAST_SHARE, 1 - _LEAST_SHARE)
+    spread = 0.125 + moments[:, 1] - moments[:, 0] ** 2
+    return parameters_from_moments(middle, spread, family)
+
+
+def parameters_from_moments(middle: NDArray[np.float64], spread: NDArray[np.float64], family: ColumnFamily) -> Matrix:
+    """Parameters of a number's column whose mean and variance, as shares of its range, are these or the nearest."""
+    spread = np.clip(spread, _LEAST_DEVIATION**2, _MOST_SPREAD * middle * (1 - middle))
+    if isinstance(family, GaussianColumn):
+        return np.column_stack([middle, 0.5 * np.log(spread)])
+    if not isinstance(family, BetaColumn):
+        raise TypeError(f"{family} has no moments [VA142]")
+    inside, variance = BETA_INSET + (1 - 2 * BETA_INSET) * middle, (1 - 2 * BETA_INSET) ** 2 * spread
+    certainty = inside * (1 - inside) / variance - 1
+    return np.log(np.column_stack([inside * certainty, (1 - inside) * certainty]))
+
+
+def shrink_to_mean(found: Matrix, people: NDArray[np.float64], variance: float) -> Matrix:
+    """Estimates of all components, pulled to their common mean as far as their distance from it may be noise.
+
+    The positive-part rule of James and Stein, a component at a time; the deviation of the noise is known.
+    """
+    common = people @ found / people.sum()
+    away = found - common
+    noise = found.shape[1] * variance / people**2
+    kept = np.maximum(0.0, 1 - noise / np.maximum((away**2).sum(axis=1), 1e-300))
+    return np.asarray(common + kept[:, None] * away)
+
+
+def simplex(found: Matrix) -> Matrix:
+    """The nearest probability vector of every row."""
+    ordered = -np.sort(-found, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, found.shape[1] + 1)
+    last = (ordered > excess).sum(axis=1) - 1
+    return np.asarray(np.maximum(found - excess[np.arange(len(found)), last][:, None], 0.0))
+
 
 _LOWEST, _HIGHEST, _FIRST = -5.0, 0.0, -3.0  # log deviations of the posterior
 _EQUAL = 0.5  # of the rounds with equal weights: otherwise few components take all rows before the others differ
 _FORGETTING = 0.6
 
 
-class Learner(ABC):
+class MixtureLearner(ABC):
     """A mixture while it is fitted: what the programs need of it.
 
     An owner asks it for the densities of its rows and for what is summed with the responsibilities as weights.
@@ -38,9 +108,9 @@ class Learner(ABC):
 
     def __init__(self, owners: Sequence[str], model: MixtureModel, start: Matrix) -> None:
         self.owners, self.model, self.parameters = tuple(owners), model, start.copy()
-        self._read: tuple[Matrix, Cells] | None = None
+        self._read: tuple[Matrix, RowStatistics] | None = None
 
-    def _cells(self, place: int, rows: Matrix) -> Cells:
+    def _cells(self, place: int, rows: Matrix) -> RowStatistics:
         """What an owner's components look at; densities and derivatives of a batch are asked for one after another."""
         if self._read is None or self._read[0] is not rows:
             self._read = rows, self.model.owns[place].read(rows)
@@ -48,13 +118,13 @@ class Learner(ABC):
 
     @property
     @abstractmethod
-    def posterior(self) -> Posterior:
+    def posterior(self) -> ParameterPosterior:
         """What is known after the rounds so far."""
 
     @property
     def log_weights(self) -> NDArray[np.float64]:
         """Logarithms of the weights of the components, (K,)."""
-        return np.asarray(log_softmax(np.clip(self.parameters[:, 0], -LIMIT, LIMIT)))
+        return np.asarray(log_softmax(np.clip(self.parameters[:, 0], -PARAMETER_LIMIT, PARAMETER_LIMIT)))
 
     def log_densities(self, owner: str, rows: Matrix) -> Matrix:
         """For encoded rows of one owner, (n, width), the logarithm of each component's density, (n, K)."""
@@ -71,7 +141,7 @@ class Learner(ABC):
         component, (n, K, q). Where these are linear in statistics, the statistics.
         """
 
-    def linear(self, owner: str) -> Linear:
+    def linear(self, owner: str) -> LinearDerivatives:
         """The derivatives of one owner's log densities at the present parameters; only if they are linear."""
         raise StudyError("expectation maximisation has no derivatives; sum statistics instead [ST498]")
 
@@ -94,7 +164,7 @@ class Learner(ABC):
         return FittedMixture(self.owners, self.model, self.posterior)
 
 
-class Ascent:
+class AdamAscent:
     """Adam's steps up a noisy slope (Kingma and Ba), the learning rate falling to zero over the last part."""
 
     def __init__(self, shape: tuple[int, ...], learning_rate: float, rounds: int) -> None:
@@ -112,7 +182,7 @@ class Ascent:
         return rate * self._first / (1 - 0.9**self._done) / size
 
 
-class VariationalLearner(Learner):
+class VariationalLearner(MixtureLearner):
     """Variational inference (DPVI): derivatives of the log densities are summed.
 
     The posterior of the unconstrained parameters is approximated by independent normals. A round draws parameters from
@@ -142,24 +212,24 @@ class VariationalLearner(Learner):
         self._linear, self.rate, self.rounds = linear, rate, rounds
         self.mean, self.log_deviation = start.copy(), np.full(start.shape, _FIRST)
         self._coins = coins
-        self._ascent = Ascent((2, *start.shape), learning_rate, rounds)
+        self._ascent = AdamAscent((2, *start.shape), learning_rate, rounds)
         self._totals, self._done, self._since = np.zeros((2, *start.shape)), 0, rounds - max(1, rounds // 10)
-        self._told: Posterior | None = None
+        self._told: ParameterPosterior | None = None
         self._draw()
 
     def _draw(self) -> None:
         """This round's parameters, the same at everybody who holds the key of the coins."""
-        self._chance = normal(self._coins, self.mean.shape)
+        self._chance = normal_draws(self._coins, self.mean.shape)
         self.parameters = self.mean + np.exp(self.log_deviation) * self._chance
 
     @property
-    def posterior(self) -> Posterior:
+    def posterior(self) -> ParameterPosterior:
         """The one that was taken over, or the average of the last tenth of the rounds, or the last one before that."""
         if self._told is not None:
             return self._told
         count = self._done - self._since
         mean, deviation = self._totals / count if count > 0 else (self.mean, self.log_deviation)
-        return Posterior(mean.copy(), np.exp(deviation))
+        return ParameterPosterior(mean.copy(), np.exp(deviation))
 
     def vectors(self, owner: str, rows: Matrix) -> NDArray[np.float64]:
         """Derivatives of the owner's log densities, (n, K, q), or the statistics in which they are linear."""
@@ -168,7 +238,7 @@ class VariationalLearner(Learner):
             return self.model.owns[place].linear_statistics(self._cells(place, rows))
         return self.model.owns[place].derivatives(self._cells(place, rows), self.parameters[:, self.model.parts[place]])
 
-    def linear(self, owner: str) -> Linear:
+    def linear(self, owner: str) -> LinearDerivatives:
         """How the derivatives of one owner's log densities follow from its statistics, at this round's parameters."""
         place = self.owners.index(owner)
         return self.model.owns[place].linear_slopes(self.parameters[:, self.model.parts[place]])
@@ -179,13 +249,13 @@ class VariationalLearner(Learner):
         The number of rows in the batch is not told; the sum of all responsibilities stands for it.
         """
         slope = sums.copy()
-        slope[:, 0] -= softmax(np.clip(self.parameters[:, 0], -LIMIT, LIMIT)) * sums[:, 0].sum()
+        slope[:, 0] -= softmax(np.clip(self.parameters[:, 0], -PARAMETER_LIMIT, PARAMETER_LIMIT)) * sums[:, 0].sum()
         slope = slope / self.rate + self.model.scales(self.parameters) * self.model.prior_slope(self.parameters)
         if self._done < _EQUAL * self.rounds:
             slope[:, 0] = 0.0
         moved = self._chance * np.exp(self.log_deviation)
         step = self._ascent.step(np.stack([slope, slope * moved + 1.0]))
-        self.mean = np.clip(self.mean + step[0], -LIMIT, LIMIT)
+        self.mean = np.clip(self.mean + step[0], -PARAMETER_LIMIT, PARAMETER_LIMIT)
         self.log_deviation = np.clip(self.log_deviation + step[1], _LOWEST, _HIGHEST)
         self._done += 1
         if self._done > self._since:
@@ -201,10 +271,10 @@ class VariationalLearner(Learner):
     def restore(self, state: NDArray[np.float64]) -> None:
         """Take over a posterior."""
         mean, deviation = state.reshape(2, self.model.components, self.model.width)
-        self._told = Posterior(np.clip(mean, -LIMIT, LIMIT), np.clip(deviation, 0.0, 1.0))
+        self._told = ParameterPosterior(np.clip(mean, -PARAMETER_LIMIT, PARAMETER_LIMIT), np.clip(deviation, 0.0, 1.0))
 
 
-class ExpectationLearner(Learner):
+class ExpectationLearner(MixtureLearner):
     """Expectation maximisation: statistics of the rows are summed, which do not depend on the parameters.
 
     A round opens, for every component, the sum of responsibilities and the sums of each owner's statistics weighted by
@@ -216,7 +286,7 @@ class ExpectationLearner(Learner):
 
     def __init__(self, owners: Sequence[str], model: MixtureModel, start: Matrix, deviation: float) -> None:
         super().__init__(owners, model, start)
-        self.statistics = tuple(OwnStatistics(own) for own in model.owns)
+        self.statistics = tuple(ColumnStatistics(own) for own in model.owns)
         ends = np.cumsum([1, *(own.width for own in self.statistics)])
         self.parts = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
         """Which of the opened sums belong to which owner; the first is that of the responsibilities."""
@@ -224,9 +294,9 @@ class ExpectationLearner(Learner):
         self._sums, self._variance, self._done = np.zeros((model.components, int(ends[-1]))), 0.0, 0
 
     @property
-    def posterior(self) -> Posterior:
+    def posterior(self) -> ParameterPosterior:
         """The parameters, without a deviation."""
-        return Posterior(self.parameters.copy(), np.zeros_like(self.parameters))
+        return ParameterPosterior(self.parameters.copy(), np.zeros_like(self.parameters))
 
     def vectors(self, owner: str, rows: Matrix) -> NDArray[np.float64]:
         """Statistics of the owner's rows, (n, q)."""
@@ -244,10 +314,10 @@ class ExpectationLearner(Learner):
             held, out = self._sums[:, part], found[:, place]
             for name, family in own.own.families.items():
                 column = own.own.schema.columns[name]
-                out[:, own.own.places[name]] = maximised_column(
+                out[:, own.own.places[name]] = maximise_column(
                     held[:, own.places[name]], people, self._variance, column, family
                 )
-        self.parameters = np.clip(found, -LIMIT, LIMIT)
+        self.parameters = np.clip(found, -PARAMETER_LIMIT, PARAMETER_LIMIT)
 
     @property
     def state(self) -> NDArray[np.float64]:
@@ -256,4 +326,6 @@ class ExpectationLearner(Learner):
 
     def restore(self, state: NDArray[np.float64]) -> None:
         """Take over parameters."""
-        self.parameters = np.clip(state.reshape(self.model.components, self.model.width), -LIMIT, LIMIT)
+        self.parameters = np.clip(
+            state.reshape(self.model.components, self.model.width), -PARAMETER_LIMIT, PARAMETER_LIMIT
+        )

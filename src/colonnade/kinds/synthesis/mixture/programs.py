@@ -29,24 +29,25 @@ from typing import TypeVar
 import numpy as np
 
 from colonnade.errors import ProtocolError
-from colonnade.kinds.synthesis.mixture import vocabulary
-from colonnade.kinds.synthesis.mixture.clipping import NORM_BITS, clipped_in_the_clear, square_norms
-from colonnade.kinds.synthesis.mixture.integers import (
+from colonnade.kinds.synthesis.mixture import round_sums
+from colonnade.kinds.synthesis.mixture.learners import MixtureLearner
+from colonnade.kinds.synthesis.mixture.mixture_model import Matrix
+from colonnade.kinds.synthesis.mixture.responsibilities import NORM_BITS, clip_in_clear, square_norms, weigh_in_clear
+from colonnade.kinds.synthesis.mixture.round_sums import (
+    DealtPiece,
+    MixtureSeat,
+    Places,
     Whole,
-    bounded,
-    densities,
+    bound_vectors,
+    clip_factors,
+    integer_densities,
+    integer_slopes,
+    integer_statistics,
     noise_shares,
-    padded,
-    shrinking,
+    pad_rows,
     unscaled,
-    whole_slopes,
-    whole_statistics,
 )
-from colonnade.kinds.synthesis.mixture.learners import Learner
-from colonnade.kinds.synthesis.mixture.model import Matrix
-from colonnade.kinds.synthesis.mixture.responsibilities import in_the_clear
-from colonnade.kinds.synthesis.mixture.seat import Dealt, Places, Seat
-from colonnade.kinds.synthesis.mixture.task import Mixture
+from colonnade.kinds.synthesis.mixture.task import MixtureTask
 from colonnade.message_schema import receive_message
 from colonnade.mpc import Shares
 from colonnade.protocols.iteration import RoundCounter, batch_secret, deal_masks_ahead, iterate_batches
@@ -54,11 +55,11 @@ from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
 from colonnade.randomness import KEY_BYTES, Stream, new_key
 
-Fitted = TypeVar("Fitted", bound=Learner)
+FittedLearner = TypeVar("FittedLearner", bound=MixtureLearner)
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnRows:
     """What an owner has: its rows, the integer statistics of them that it dealt, and the source of its noise."""
 
     rows: Matrix
@@ -66,7 +67,7 @@ class Own:
     stream: Stream
 
 
-def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
+def owner(me: Owner, table: Rows, task: MixtureTask, learner: FittedLearner) -> FittedLearner:
     """An owner's program; ``learner`` holds the public parameters to start from, and is returned fitted."""
     stream = Stream.fresh()
     check_places(table, hidden=False)
@@ -74,52 +75,52 @@ def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
     secret = _draw_together(me, task, rows, table.ids) if task.trust.active else _share_draw(me, table.ids, task)
     held = np.concatenate(list(table.blocks(task.block_rows)))
     summing = me.over(task.for_sums)
-    seat = Seat(me, summing, task, rows) if me.engine.has_seat else None
-    kept = np.zeros((rows, task.kept(task.part(me.name))), dtype=np.int64)
+    seat = MixtureSeat(me, summing, task, rows) if me.engine.has_seat else None
+    kept = np.zeros((rows, task.stored_width(task.part(me.name))), dtype=np.int64)
     if task.vectors != "derivatives":
         for start in range(0, rows, task.block_rows):
             here = slice(start, start + task.block_rows)
             with me.meter.phase("encode"):
-                kept[here] = _statistics(learner, task, me.name, held[here])
+                kept[here] = _stored_statistics(learner, task, me.name, held[here])
             with me.meter.phase("deal"):
                 mine = summing.engine.deal(kept[here])
             if seat:
-                seat.take_in(len(kept[here]), mine)
-    return _iterate(me, summing, task, learner, rows, seat, secret, Own(held, kept, stream))
+                seat.store_block(len(kept[here]), mine)
+    return _iterate(me, summing, task, learner, rows, seat, secret, OwnRows(held, kept, stream))
 
 
-def coordinator(me: Coordinator, task: Mixture, learner: Fitted) -> Fitted:
+def coordinator(me: Coordinator, task: MixtureTask, learner: FittedLearner) -> FittedLearner:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     rows = compare_rows(me, task)
     if not me.engine.has_seat:
-        return _published(me, task, learner)
-    secret = _draw_together(me, task, rows, None) if task.trust.active else _drawn(me, task, rows)
+        return _share_parameters(me, task, learner)
+    secret = _draw_together(me, task, rows, None) if task.trust.active else _receive_draw(me, task, rows)
     summing = me.over(task.for_sums)
-    seat = Seat(me, summing, task, rows)
+    seat = MixtureSeat(me, summing, task, rows)
     if task.vectors != "derivatives":
         for size in block_sizes(rows, task.block_rows):
-            seat.take_in(size, None)
+            seat.store_block(size, None)
     return _iterate(me, summing, task, learner, rows, seat, secret, None)
 
 
-def reference(dealt: Mapping[str, tuple[Whole, Whole]], task: Mixture) -> Whole:
+def reference_sums(dealt: Mapping[str, tuple[Whole, Whole]], task: MixtureTask) -> Whole:
     """One round's integers in the clear, before noise: ``dealt`` are every owner's densities and vectors of a batch.
 
     Truncations are to the nearest integer; those of the committee differ by a few units
     (:func:`colonnade.kinds.synthesis.mixture.responsibilities.error`).
     """
-    weights = in_the_clear([dealt[name][0] for name in task.owners], task.precision)
+    weights = weigh_in_clear([dealt[name][0] for name in task.owners], task.precision)
     if task.joint is not None:
-        weights = clipped_in_the_clear(weights, dealt_squares(dealt, task), task.joint)
+        weights = clip_in_clear(weights, joint_square_norms(dealt, task), task.joint)
     return weighted_sums(weights, [dealt[name][1] for name in task.owners], task)
 
 
-def dealt_squares(dealt: Mapping[str, tuple[Whole, Whole]], task: Mixture) -> list[Whole]:
+def joint_square_norms(dealt: Mapping[str, tuple[Whole, Whole]], task: MixtureTask) -> list[Whole]:
     """Every owner's squared norms of its vectors, (n, K), where the committee clips all that a row adds."""
-    return [_squares(dealt[name][1], task, name) for name in task.owners]
+    return [_square_norms(dealt[name][1], task, name) for name in task.owners]
 
 
-def weighted_sums(weights: Whole, vectors: Sequence[Whole], task: Mixture) -> Whole:
+def weighted_sums(weights: Whole, vectors: Sequence[Whole], task: MixtureTask) -> Whole:
     """Counts and sums of vectors, by component, with responsibilities ``weights`` (n, K)."""
     counts = (weights.sum(axis=0) << task.vector_bits)[:, None]
     how = "nk,nq->kq" if task.vectors == "statistics" else "nk,nkq->kq"
@@ -127,8 +128,13 @@ def weighted_sums(weights: Whole, vectors: Sequence[Whole], task: Mixture) -> Wh
 
 
 def simulate(
-    tables: Mapping[str, Matrix], task: Mixture, learner: Fitted, stream: Stream, *, renormalised: bool = True
-) -> Fitted:
+    tables: Mapping[str, Matrix],
+    task: MixtureTask,
+    learner: FittedLearner,
+    stream: Stream,
+    *,
+    renormalised: bool = True,
+) -> FittedLearner:
     """What the protocol would publish, computed in one place: the same integers, batches and noise.
 
     It is for evaluation on data that may be in one place; a study never calls it. Without ``renormalised``, densities
@@ -140,25 +146,25 @@ def simulate(
         dealt = {}
         for name in task.owners:
             own = tables[name][batch]
-            dealt[name] = evaluated(learner, task, name, own)
+            dealt[name] = evaluate_rows(learner, task, name, own)
             if not renormalised:
                 raw = unscaled(learner.log_densities(name, own), task, name, learner.log_weights)
                 dealt[name] = raw, dealt[name][1]
         noise = sum(noise_shares(task, 1, stream)[0] for _ in task.owners)
-        learner.step(in_people(reference(dealt, task) + noise, task))
+        learner.step(scale_to_people(reference_sums(dealt, task) + noise, task))
     return learner
 
 
-def evaluated(learner: Learner, task: Mixture, name: str, rows: Matrix) -> tuple[Whole, Whole]:
+def evaluate_rows(learner: MixtureLearner, task: MixtureTask, name: str, rows: Matrix) -> tuple[Whole, Whole]:
     """An owner's integer densities and vectors of some rows, at the present parameters."""
-    found = densities(learner.log_densities(name, rows), task, name, learner.log_weights)
+    found = integer_densities(learner.log_densities(name, rows), task, name, learner.log_weights)
     if not task.linear:
-        return found, bounded(learner.vectors(name, rows), task, name)
-    raw = whole_slopes(learner.linear(name)).of(whole_statistics(learner.vectors(name, rows), task, name))
-    return found, raw * shrinking(raw, task, name)[:, :, None]
+        return found, bound_vectors(learner.vectors(name, rows), task, name)
+    raw = integer_slopes(learner.linear(name)).derivatives(integer_statistics(learner.vectors(name, rows), task, name))
+    return found, raw * clip_factors(raw, task, name)[:, :, None]
 
 
-def in_people(opened: Whole, task: Mixture) -> Matrix:
+def scale_to_people(opened: Whole, task: MixtureTask) -> Matrix:
     """Opened integers as sums over people, (components, 1 + numbers of all owners)."""
     return np.asarray(opened / task.gamma, dtype=np.float64).reshape(task.components, task.width)
 
@@ -166,19 +172,19 @@ def in_people(opened: Whole, task: Mixture) -> Matrix:
 def _iterate(
     me: Role,
     summing: Role,
-    task: Mixture,
-    learner: Fitted,
+    task: MixtureTask,
+    learner: FittedLearner,
     rows: int,
-    seat: Seat | None,
+    seat: MixtureSeat | None,
     secret: bytes,
-    own: Own | None,
-) -> Fitted:
+    own: OwnRows | None,
+) -> FittedLearner:
     """All rounds; in each, sums over a batch are computed and opened, and the parameters take a step."""
     members, size = iterate_batches(task, rows, secret), task.pieces(rows)[1]
     draw = None if own is None else partial(noise_shares, task, stream=own.stream)
     rounds = RoundCounter(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
     for mask in deal_masks_ahead(summing, task.owners, task.entries, rounds, task.rounds_ahead, draw):
-        batch = _fitting(next(members), task, rows)
+        batch = _split_batch(next(members), task, rows)
         total = None
         for places in batch:
             if seat:
@@ -191,11 +197,11 @@ def _iterate(
         if seat:
             seat.settle()
         with me.meter.phase("iterate"):
-            learner.step(in_people(_open(summing, total, mask, task), task))
-    return _published(me, task, learner)
+            learner.step(scale_to_people(_open(summing, total, mask, task), task))
+    return _share_parameters(me, task, learner)
 
 
-def _fitting(batch: Places, task: Mixture, rows: int) -> list[Places]:
+def _split_batch(batch: Places, task: MixtureTask, rows: int) -> list[Places]:
     """The people of a batch in pieces; all batches have the same number of pieces, and the last ones may be empty."""
     pieces, size = task.pieces(rows)
     if len(batch) > pieces * size:
@@ -203,19 +209,21 @@ def _fitting(batch: Places, task: Mixture, rows: int) -> list[Places]:
     return [batch[start : start + size] for start in range(0, pieces * size, size)]
 
 
-def _squares(vectors: Whole, task: Mixture, name: str) -> Whole:
+def _square_norms(vectors: Whole, task: MixtureTask, name: str) -> Whole:
     most = math.ceil(Fraction(task.part(name).clip) ** 2 * (1 << NORM_BITS))
     found = square_norms(vectors, task.vector_bits, most)
     return np.tile(found[:, None], task.components) if found.ndim == 1 else found
 
 
-def _statistics(learner: Learner, task: Mixture, name: str, rows: Matrix) -> Whole:
+def _stored_statistics(learner: MixtureLearner, task: MixtureTask, name: str, rows: Matrix) -> Whole:
     """The integer statistics of some rows that the committee keeps."""
     found = learner.vectors(name, rows)
-    return whole_statistics(found, task, name) if task.linear else bounded(found, task, name)
+    return integer_statistics(found, task, name) if task.linear else bound_vectors(found, task, name)
 
 
-def _deal(me: Role, summing: Role, task: Mixture, learner: Learner, own: Own, places: Places, size: int) -> Dealt:
+def _deal(
+    me: Role, summing: Role, task: MixtureTask, learner: MixtureLearner, own: OwnRows, places: Places, size: int
+) -> DealtPiece:
     """Deal densities of the people in one piece, and derivatives or by what they are clipped; empty places are zero.
 
     What is bounded here are the integers that the committee sums: statistics are those that were dealt, and are not
@@ -223,27 +231,27 @@ def _deal(me: Role, summing: Role, task: Mixture, learner: Learner, own: Own, pl
     """
     slopes, rows, vectors = None, own.rows[places], own.kept[places]
     with me.meter.phase("densities"):
-        weighed = [densities(learner.log_densities(me.name, rows), task, me.name, learner.log_weights)]
+        weighed = [integer_densities(learner.log_densities(me.name, rows), task, me.name, learner.log_weights)]
         summed = None
         if task.vectors == "derivatives":
-            summed = vectors = bounded(learner.vectors(me.name, rows), task, me.name)
+            summed = vectors = bound_vectors(learner.vectors(me.name, rows), task, me.name)
         if task.linear:
-            slopes = whole_slopes(learner.linear(me.name))
-            raw = slopes.of(vectors)
-            weighed.append(shrinking(raw, task, me.name))
+            slopes = integer_slopes(learner.linear(me.name))
+            raw = slopes.derivatives(vectors)
+            weighed.append(clip_factors(raw, task, me.name))
             vectors = raw * weighed[-1][:, :, None] if task.joint is not None else raw
         if task.joint is not None:
-            weighed.append(_squares(vectors, task, me.name))
-        flat = np.stack([padded(one, size) for one in weighed])
+            weighed.append(_square_norms(vectors, task, me.name))
+        flat = np.stack([pad_rows(one, size) for one in weighed])
     if slopes is not None:
         for seat in task.trust.committee:
             if seat != me.name:
-                me.link(seat).send("slopes", **vocabulary.told(slopes))
+                me.link(seat).send("slopes", **round_sums.slopes_fields(slopes))
     weighed_shares = me.engine.deal(flat)
-    return Dealt(weighed_shares, None if summed is None else summing.engine.deal(padded(summed, size)), slopes)
+    return DealtPiece(weighed_shares, None if summed is None else summing.engine.deal(pad_rows(summed, size)), slopes)
 
 
-def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) -> Whole:
+def _open(me: Role, total: Shares | None, mask: Shares | None, task: MixtureTask) -> Whole:
     opened = me.reveal(
         total, to=task.hearers, event=task.event, shape=(task.entries,), bound=task.bound, degree=task.opened_degree,
         mask=mask, through=task.speaker,
@@ -251,7 +259,7 @@ def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) ->
     return me.require_opened(opened)
 
 
-def _published(me: Role, task: Mixture, learner: Fitted) -> Fitted:
+def _share_parameters(me: Role, task: MixtureTask, learner: FittedLearner) -> FittedLearner:
     """Everybody takes over the parameters of the owner that opened the sums, so that all hold the same."""
     speaker = task.speaker
     if me.name == speaker:
@@ -260,7 +268,7 @@ def _published(me: Role, task: Mixture, learner: Fitted) -> Fitted:
                 me.link(name).send("fitted", state=learner.state)
         me.have_alike(learner.state, task.everyone)
         return learner
-    state = receive_message(me.link(speaker), speaker, vocabulary.fitted(len(learner.state)))["state"]
+    state = receive_message(me.link(speaker), speaker, round_sums.fitted_message(len(learner.state)))["state"]
     if task.event not in me.revealed:
         me.revealed.append(task.event)  # the parameters follow from it, though others opened it
     learner.restore(np.array(state, dtype=np.float64))
@@ -268,7 +276,7 @@ def _published(me: Role, task: Mixture, learner: Fitted) -> Fitted:
     return learner
 
 
-def _draw_together(me: Role, task: Mixture, rows: int, ids: Sequence[str] | None) -> bytes:
+def _draw_together(me: Role, task: MixtureTask, rows: int, ids: Sequence[str] | None) -> bytes:
     """The secret of all batches from coins of all seats, so that nobody chooses who is in a batch.
 
     A seat without ids is told in which batch everybody is, and the seats compare it before they open anything. The
@@ -285,7 +293,7 @@ def _draw_together(me: Role, task: Mixture, rows: int, ids: Sequence[str] | None
     if task.sampling != "disjoint":
         secret = key
     elif ids is None:
-        secret = _drawn(me, task, rows)
+        secret = _receive_draw(me, task, rows)
     else:
         secret = batch_secret(task, key, ids)
         for name in seats:
@@ -295,11 +303,11 @@ def _draw_together(me: Role, task: Mixture, rows: int, ids: Sequence[str] | None
     return secret
 
 
-def _share_draw(me: Owner, ids: Sequence[str], task: Mixture) -> bytes:
+def _share_draw(me: Owner, ids: Sequence[str], task: MixtureTask) -> bytes:
     """The secret of all batches: the first owner draws it and sends it to owners and seats."""
     first = task.owners[0]
     if me.name != first:
-        return _drawn(me, task, len(ids))
+        return _receive_draw(me, task, len(ids))
     secret = batch_secret(task, new_key(), ids)
     for name in task.hearers:
         if name != first:
@@ -307,7 +315,7 @@ def _share_draw(me: Owner, ids: Sequence[str], task: Mixture) -> bytes:
     return secret
 
 
-def _drawn(me: Role, task: Mixture, rows: int) -> bytes:
+def _receive_draw(me: Role, task: MixtureTask, rows: int) -> bytes:
     first = task.owners[0]
-    secret: bytes = receive_message(me.link(first), first, vocabulary.draw(task, rows))["secret"]
+    secret: bytes = receive_message(me.link(first), first, round_sums.batch_draw_message(task, rows))["secret"]
     return secret

@@ -1,4 +1,4 @@
-"""The public task of fitting a mixture to columns that stay with their owners."""
+"""The public task of fitting a mixture to columns that stay with their owners, and how many places a batch has."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from math import comb
 from typing import Any, ClassVar, Literal, get_args
 
 from colonnade.errors import CapacityError, PrivacyError
-from colonnade.kinds.synthesis.mixture.clipping import NORM_BITS, Joint
-from colonnade.kinds.synthesis.mixture.responsibilities import Precision
-from colonnade.kinds.synthesis.mixture.sizes import OVERFLOW, in_pieces, room_for_all, room_for_batch
+from colonnade.kinds.synthesis.mixture.responsibilities import NORM_BITS, JointClip, ResponsibilityPrecision
 from colonnade.kinds.synthesis.sensitivity import mixture_sensitivity, vector_square
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.fixed_point.masks import residue_system_for
@@ -23,6 +21,43 @@ from colonnade.protocols.committee_task import IterativeTask, batch_observers
 from colonnade.protocols.cost import ShareCounts
 from colonnade.protocols.iteration import COIN
 from colonnade.protocols.task import TaskPrograms
+
+OVERFLOW_CHANCE = Fraction(1, 2**46)
+"""The chance that a drawn batch has more people than there is room for, in one round."""
+_WORD = 64  # bits
+
+
+def places_for_all(rows: int) -> int:
+    """The number of places for everybody, a multiple of 64."""
+    return -(-rows // _WORD) * _WORD
+
+
+def places_for_batch(rows: int, chance: float) -> int:
+    """The number of places for those of ``rows`` people who join with this chance, a multiple of 64.
+
+    More join with chance :data:`OVERFLOW_CHANCE` at most, by Chernoff: of n people who join with chance p, more than m do with
+    chance at most exp(-n D(m/n, p)), where D is the relative entropy of two coins.
+    """
+    size = _WORD
+    while size < rows and rows * _relative_entropy(size / rows, chance) < -math.log(OVERFLOW_CHANCE):
+        size += _WORD
+    return size
+
+
+def split_places(room: int, block_rows: int) -> tuple[int, int]:
+    """In how many pieces so many places are computed, each of about ``block_rows`` at most, and how many each has."""
+    size = min(room, max(_WORD, block_rows // _WORD * _WORD))
+    return -(-room // size), size
+
+
+def _relative_entropy(size: float, chance: float) -> float:
+    """How unlikely it is that a share ``size`` of coins with this chance come up, in nats a coin, rounded down."""
+    if size <= chance:
+        return 0.0
+    first = size * math.log(size / chance)
+    rest = (1 - size) * math.log((1 - size) / (1 - chance)) if size < 1 else 0.0
+    return (first + rest) * (1 - 2.0**-40)
+
 
 PROTOCOL = "mixture 1"
 THEOREM = "mixture-sensitivity, mixture-rounds"
@@ -35,11 +70,11 @@ _ROUNDS_TO_CLIP, _ROUNDS_BESIDE = 30, 6
 """The second: after the products of densities and the bit length; the last one is that of the opened sums."""
 
 
-Vectors = Literal["statistics", "derivatives", "linear"]
+VectorMode = Literal["statistics", "derivatives", "linear"]
 
 
 @dataclass(frozen=True)
-class Part:
+class MixturePart:
     """What one owner contributes: its encoded columns, and ``width`` numbers of a row (for each component) to sum up.
 
     The numbers of one row are a vector of norm at most ``clip``, which the owner enforces. ``statistics`` is how many
@@ -54,7 +89,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Mixture(IterativeTask):
+class MixtureTask(IterativeTask):
     """Rounds of noisy sums, weighted by the responsibilities of a mixture's components for rows.
 
     ``vectors`` says what is summed: ``statistics`` of rows, dealt once; ``derivatives``, dealt for every batch; or
@@ -66,7 +101,7 @@ class Mixture(IterativeTask):
     how parameters follow from the sums; it must be equal at all participants.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[MixturePart, ...]
     components: int
     trust: Trust
     sampling: Literal["poisson", "disjoint", "all"]
@@ -74,7 +109,7 @@ class Mixture(IterativeTask):
     batch: int
     rounds: int
     noise: int
-    vectors: Vectors = "statistics"
+    vectors: VectorMode = "statistics"
     joint_clip: float | None = None
     law: NormalLawName = DEFAULT_LAW
     floor: float = 16.0
@@ -144,19 +179,19 @@ class Mixture(IterativeTask):
         """Whether derivatives are linear in statistics, which are dealt once."""
         return self.vectors == "linear"
 
-    def kept(self, part: Part) -> int:
+    def stored_width(self, part: MixturePart) -> int:
         """How many statistics of each row of an owner the committee keeps."""
         return {"statistics": part.width, "derivatives": 0, "linear": part.statistics}[self.vectors]
 
     @property
-    def weighed(self) -> int:
+    def weighted_width(self) -> int:
         """How many numbers an owner deals in a round for each place and component, modulo all primes.
 
         These are densities, by what linear derivatives are clipped, and squared norms where they are clipped jointly.
         """
         return 1 + self.linear + (self.joint is not None)
 
-    def summed(self, part: Part) -> int:
+    def summed_width(self, part: MixturePart) -> int:
         """How many more an owner deals that are only summed."""
         return part.width if self.vectors == "derivatives" else 0
 
@@ -165,15 +200,15 @@ class Mixture(IterativeTask):
         """Fractional bits of the factors by which linear derivatives are clipped."""
         return self.vector_bits - STATISTIC_BITS - SLOPE_BITS
 
-    def part(self, owner: str) -> Part:
+    def part(self, owner: str) -> MixturePart:
         """What one owner contributes."""
         return self.parts[self.owners.index(owner)]
 
     @cached_property
-    def precision(self) -> Precision:
+    def precision(self) -> ResponsibilityPrecision:
         """The sizes of numbers while responsibilities are computed."""
         groups = comb(len(self.trust.committee), self.trust.threshold)
-        return Precision(len(self.owners), self.components, self.fraction, self.bits, (groups + 1) / 2)
+        return ResponsibilityPrecision(len(self.owners), self.components, self.fraction, self.bits, (groups + 1) / 2)
 
     @property
     def slack(self) -> Fraction:
@@ -191,12 +226,12 @@ class Mixture(IterativeTask):
         return Sensitivity.from_l2(min(square, found.l2_squared), self.entries)
 
     @cached_property
-    def joint(self) -> Joint | None:
+    def joint(self) -> JointClip | None:
         """How the committee clips all that a row adds, if it does."""
         if self.joint_clip is None:
             return None
         squares = tuple(math.ceil(Fraction(part.clip) ** 2 * (1 << NORM_BITS)) for part in self.parts)
-        return Joint(self.joint_clip, squares, self.components, self.bits, self.precision.ulps)
+        return JointClip(self.joint_clip, squares, self.components, self.bits, self.precision.ulps)
 
     @cached_property
     def hidden_bits(self) -> tuple[tuple[int, int], ...]:
@@ -220,15 +255,15 @@ class Mixture(IterativeTask):
         """How often one person's row is used when batches take turns or hold everybody."""
         return self.rounds if self.sampling == "all" else -(-self.rounds // self.batches)
 
-    def room(self, rows: int) -> int:
+    def batch_places(self, rows: int) -> int:
         """The fixed number of places for a batch of ``rows`` people; one is larger with chance ``OVERFLOW`` at most."""
         if self.sampling == "all":
-            return room_for_all(rows)
-        return room_for_batch(rows, self.threshold / COIN if self.sampling == "poisson" else 1 / self.batches)
+            return places_for_all(rows)
+        return places_for_batch(rows, self.threshold / COIN if self.sampling == "poisson" else 1 / self.batches)
 
     def pieces(self, rows: int) -> tuple[int, int]:
         """In how many pieces a batch is computed, and how many places each has."""
-        return in_pieces(self.room(rows), self.block_rows)
+        return split_places(self.batch_places(rows), self.block_rows)
 
     # Privacy
 
@@ -248,7 +283,7 @@ class Mixture(IterativeTask):
             self.entries,
             self.sensitivity,
             theorem=THEOREM + fixed,
-            lost=self.distance + (0 if self.sampling == "all" else OVERFLOW),
+            lost=self.distance + (0 if self.sampling == "all" else OVERFLOW_CHANCE),
         )
         if self.sampling != "poisson":
             return RepeatedRelease(release, self.epochs)
@@ -266,7 +301,7 @@ class Mixture(IterativeTask):
         """The largest magnitude that an opened number can have."""
         squares = (vector_square(self.vector_bits, part.clip) for part in self.parts)
         most = math.isqrt(max(1 << 2 * self.vector_bits, *squares)) + 1
-        rows = self.room(self.rows_limit)
+        rows = self.batch_places(self.rows_limit)
         noise = self.additive.reach(copies=2 // self.additive.unit)  # room for either law
         total = rows * math.ceil((1 + self.slack) * (1 << self.bits)) * most + noise
         if total >= 2**62:
@@ -331,10 +366,15 @@ class Mixture(IterativeTask):
         dealt = 0
         if name in self.owners:
             part = self.part(name)
-            dealt = rows * self.kept(part) + self.rounds * (places * (self.weighed + self.summed(part)) + self.entries)
+            dealt = rows * self.stored_width(part) + self.rounds * (
+                places * (self.weighted_width + self.summed_width(part)) + self.entries
+            )
         if name not in seats:
             return ShareCounts(dealt, 0, 0)
-        kept = sum(rows * self.kept(part) + places * (self.weighed + self.summed(part)) for part in self.parts)
+        kept = sum(
+            rows * self.stored_width(part) + places * (self.weighted_width + self.summed_width(part))
+            for part in self.parts
+        )
         lowered = self.rounds * places * (1 + (len(self.owners) if self.linear else 0))
         masked = sum(count for count, _ in self.hidden_bits) * pieces * size
         return ShareCounts(dealt + lowered, kept, self.rounds * (masked + self.entries) * (len(seats) - 1))
@@ -377,7 +417,7 @@ class Mixture(IterativeTask):
             raise PrivacyError(
                 "a mixture needs two owners or more, each with its columns, in the order of the trust [PR121]"
             )
-        if self.sampling not in ("poisson", "disjoint", "all") or self.vectors not in get_args(Vectors):
+        if self.sampling not in ("poisson", "disjoint", "all") or self.vectors not in get_args(VectorMode):
             raise PrivacyError("a mixture samples poisson, disjoint or all, and sums statistics or derivatives [PR122]")
         if self.linear and (self.shrink_bits < 6 or any(part.statistics <= part.width for part in self.parts)):
             raise PrivacyError("linear derivatives need 22 or more bits (vector_bits) and a constant statistic [PR123]")

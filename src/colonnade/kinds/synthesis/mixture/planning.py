@@ -1,0 +1,176 @@
+"""A mixture of products that parties fit together: from public settings to the task, and from the task to its learner.
+
+All that decides how parameters follow from what is opened stands in the task's ``plan``: the schemas, the families of
+the columns, how parameters are learned. So everybody who holds the task makes the same learner, and starts it at the
+same parameters, which are drawn by public randomness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import SchemaError, StudyError
+from colonnade.kinds.synthesis.mixture.components import ColumnStatistics, OwnComponents
+from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, MixtureLearner, VariationalLearner
+from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, MixtureModel
+from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
+from colonnade.models.design import columns_of, owner_of
+from colonnade.models.planner import PlanDetails, Roster
+from colonnade.privacy.noise_laws import NormalLawName
+from colonnade.randomness import Stream
+from colonnade.tables import Schema
+from colonnade.tables.wording import suggest_full_name
+
+InferenceMethod = Literal["expectation", "variational"]
+BatchSampling = Literal["poisson", "disjoint"]
+ClippingMode = Literal["local", "joint"]
+COMPONENTS = 20
+ROUNDS: dict[InferenceMethod, int] = {"expectation": 20, "variational": 5000}
+BITS, LINEAR_BITS = 14, 26  # fractional bits of what is summed
+BATCH, CLIP, LEARNING_RATE = 100, 2.0, 0.02
+
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """How a mixture is learned; public."""
+
+    rows: int
+    components: int
+    inference: InferenceMethod
+    rounds: int
+    batch: int
+    sampling: BatchSampling
+    clip: float
+    clipping: ClippingMode
+    learning_rate: float
+    families: Mapping[str, str]
+    law: NormalLawName
+    rows_at_most: int
+
+
+def draft_mixture(settings: MixtureSettings, roster: Roster) -> MixtureTask:
+    """The task, before its noise is set."""
+    roster.require_known_members('method="mixture"')
+    owns = {party: build_components(party, schema, settings.families) for party, schema in roster.schemas.items()}
+    _check_families(settings.families, roster.schemas)
+    every = settings.inference == "expectation"
+    # Derivatives that are linear in statistics of the rows are many times quicker; those of Gaussian columns are not.
+    linear = not every and all(own.linear for own in owns.values())
+    parts = []
+    for party, own in owns.items():
+        held = ColumnStatistics(own)
+        width, clip = (held.width, held.bound) if every else (own.width, settings.clip)
+        told = own.width + len(own.families) if linear else 0
+        parts.append(MixturePart(party, own.schema.encoded_names, width, clip, told))
+    plan = {
+        "schemas": {party: schema.to_toml() for party, schema in roster.schemas.items()},
+        "families": dict(settings.families),
+        "inference": settings.inference,
+        "learning rate": settings.learning_rate,
+    }
+    return MixtureTask(
+        parts=tuple(parts),
+        components=settings.components,
+        trust=roster.trust,
+        sampling="all" if every else settings.sampling,
+        rows=settings.rows,
+        batch=settings.rows if every else settings.batch,
+        rounds=settings.rounds,
+        noise=len(owns),
+        vectors="statistics" if every else "linear" if linear else "derivatives",
+        vector_bits=LINEAR_BITS if linear else BITS,
+        joint_clip=settings.clip if settings.clipping == "joint" else None,
+        law=settings.law,
+        rows_at_most=settings.rows_at_most,
+        plan=json.dumps(plan, sort_keys=True, separators=(",", ":")),
+    )
+
+
+def make_learner(task: MixtureTask, start: NDArray[np.float64] | None = None) -> MixtureLearner:
+    """The learner of a task, as everybody makes it before the first round; it starts by chance, or where is said."""
+    plan: dict[str, Any] = json.loads(task.plan)
+    model = task_mixture(task)
+    start = model.start(_public_stream(task, "start")) if start is None else start
+    if plan["inference"] == "expectation":
+        return ExpectationLearner(task.owners, model, start, task.noise_std)
+    return VariationalLearner(
+        task.owners,
+        model,
+        start,
+        _public_stream(task, "coins"),
+        rate=task.batch / task.rows,
+        rounds=task.rounds,
+        learning_rate=plan["learning rate"],
+        linear=task.vectors == "linear",
+    )
+
+
+def task_mixture(task: MixtureTask) -> MixtureModel:
+    """The mixture that a task is about."""
+    return build_mixture(task_schemas(task), json.loads(task.plan)["families"], task.components)
+
+
+def task_schemas(task: MixtureTask) -> dict[str, Schema]:
+    """The schemas that a task is about, in the order of its owners."""
+    texts = json.loads(task.plan)["schemas"]
+    return {party: Schema.from_toml(texts[party]) for party in task.owners}
+
+
+def build_mixture(schemas: Mapping[str, Schema], families: Mapping[str, str], components: int) -> MixtureModel:
+    """A mixture over the columns of these parties."""
+    return MixtureModel([build_components(party, schema, families) for party, schema in schemas.items()], components)
+
+
+def build_components(party: str, schema: Schema, families: Mapping[str, str]) -> OwnComponents:
+    """The components as far as they are about one party's columns."""
+    own = {name: families[full] for name in schema.names if (full := f"{party}.{name}") in families}
+    try:
+        return OwnComponents(schema, own)
+    except (SchemaError, StudyError) as error:
+        raise StudyError(f"families: {party}: {error} [ST371]") from None
+
+
+def mixture_details(task: MixtureTask) -> PlanDetails:
+    """How many rounds there are, and about whom."""
+    whom = {
+        "all": "all people",
+        "poisson": f"a random batch of about {task.batch:,} of {task.rows:,} people",
+        "disjoint": f"one of the fixed batches of about {task.batch:,} of {task.rows:,} people",
+    }[task.sampling]
+    line = f"{task.rounds:,} openings of sums for {task.components:,} components, each about {whom}"
+    facts = {"iterations": task.rounds, "sampling": task.sampling, "batch": task.batch, "people": task.rows}
+    return PlanDetails("mixture", facts | {"components": task.components}, brief=(line,))
+
+
+def restore_mixture(
+    schemas: Mapping[str, Schema], settings: MixtureSettings, arrays: Mapping[str, Any]
+) -> FittedMixture:
+    """The mixture that a file holds; a ValueError if its numbers do not belong to these columns."""
+    model = build_mixture(schemas, settings.families, settings.components)
+    found = FittedMixture.from_arrays(tuple(schemas), model, arrays)
+    for each in (found.posterior.mean, found.posterior.deviation):
+        if each.shape != (model.components, model.width) or not np.isfinite(each).all():
+            raise ValueError("a number for each component and parameter is expected [VA074]")
+    return found
+
+
+def _check_families(families: Mapping[str, str], schemas: Mapping[str, Schema]) -> None:
+    known = columns_of(schemas)
+    for name in families:
+        owner, _ = owner_of(name, schemas)
+        if owner is None or name not in known:
+            raise StudyError(
+                f"families names {name!r}, which is no column of this study{suggest_full_name(name, known)} [ST372]"
+            )
+
+
+def _public_stream(task: MixtureTask, what: str) -> Stream:
+    """Public randomness that follows from the plan."""
+    return Stream(hashlib.sha256(f"colonnade mixture {what} {task.components} {task.plan}".encode()).digest())

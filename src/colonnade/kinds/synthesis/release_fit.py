@@ -1,0 +1,349 @@
+"""From noisy residuals to a mixture of products: of all that the noise allows, one that says little else.
+
+Nothing here sees data or spends budget (docs/theory/fitting-marginals.md). The misfit is weighed by the noise, whose
+level is public, so its right size is known: its degrees of freedom. The entropy of the components pulls the other way,
+strongly at first; its pull fades until the misfit is right, and is then held there while steps get shorter.
+
+In one component the columns are independent, so the residual of two columns is the weighted sum over components of
+outer products: for all pairs at once one Gram matrix of the components' centred probabilities. A set of three columns
+or more is a pair, weighted by what the component says of the others: its *hinge*, such as the label.
+
+A release whose fit failed is kept, because it was paid for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ColonnadeError, StudyError
+from colonnade.kinds.synthesis.product_mixture import ProductMixture
+from colonnade.kinds.tables.release import Floats, MarginalsRelease, Residual, check_residuals
+from colonnade.protocols.roles import Progress, silent
+from colonnade.randomness import KEY_BYTES, Stream
+from colonnade.tables.coding import ForbiddenCodes
+
+Singles = NDArray[np.float32]
+"""Single precision: noise is far coarser than what it rounds off, and products take half the time."""
+
+
+def contrast_basis(size: int) -> NDArray[np.float64]:
+    """Orthonormal coordinates of what sums to zero over the values of a column, one in each row."""
+    rows = np.arange(1, size)[:, None]
+    places = np.arange(size)[None, :]
+    found = (places < rows) - rows * (places == rows).astype(np.float64)
+    return np.asarray(found / np.sqrt(rows * (rows + 1.0)))
+
+
+@dataclass(frozen=True)
+class HingeGroup:
+    """All sets of columns that share a hinge, as pairs of the columns beside it.
+
+    ``wanted[c]`` is the residual in coordinate c of the hinge, over all pairs of places; ``precision`` holds one over
+    the noise's variance, and zero where nothing was asked for.
+    """
+
+    hinge: tuple[int, ...]
+    coordinates: tuple[tuple[int, ...], ...]
+    places: NDArray[np.intp]
+    wanted: Singles
+    precision: Singles
+
+
+class ResidualTargets:
+    """The residuals of one release, arranged for the misfit of a mixture of equal weights and its derivatives."""
+
+    def __init__(self, sizes: Sequence[int], count: float, residuals: Sequence[Residual]) -> None:
+        self.sizes, self.count = tuple(sizes), np.float32(count)
+        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.width = int(self.starts[-1])
+        self.degrees = sum(each.degrees for each in residuals if each.columns)
+        self.even = np.repeat(1 / np.array(sizes), sizes).astype(np.float32)
+        self.contrasts = [contrast_basis(size).astype(np.float32) for size in sizes]
+        self.single = np.zeros(self.width, dtype=np.float32)
+        self.single_precision = np.zeros(self.width, dtype=np.float32)
+        for each in residuals:
+            if len(each.columns) == 1:
+                self.single[self.codes(each.columns[0])] = each.values
+                self.single_precision[self.codes(each.columns[0])] = each.deviation**-2
+        self.groups = [
+            self._group(*found) for found in _group_by_hinge([r for r in residuals if len(r.columns) > 1], sizes)
+        ]
+
+    def codes(self, column: int) -> slice:
+        """The places of a column's codes among all codes."""
+        return slice(int(self.starts[column]), int(self.starts[column + 1]))
+
+    def misfit(self, chances: Singles) -> tuple[float, Singles]:
+        """Chi-squared of the noise that a mixture implies, and half its derivatives by the chances.
+
+        ``chances`` has a row for each component, all of one weight, and a column for each code of each column.
+        """
+        scale = self.count / np.float32(len(chances))
+        centred = chances - self.even
+        apart = scale * centred.sum(axis=0) - self.single
+        weighed = apart * self.single_precision
+        squares = float(weighed @ apart)
+        slopes = np.tile(scale * weighed, (len(chances), 1))
+        for group in self.groups:
+            squares += self._add(group, chances, centred, scale, slopes)
+        return squares, slopes
+
+    def _add(self, group: HingeGroup, chances: Singles, centred: Singles, scale: np.float32, slopes: Singles) -> float:
+        """Add a group's derivatives to the slopes; gives its part of chi-squared."""
+        here = centred if len(group.places) == self.width else np.ascontiguousarray(centred[:, group.places])
+        turned = {column: chances[:, self.codes(column)] @ self.contrasts[column].T for column in group.hinge}
+        back = {column: np.zeros_like(each) for column, each in turned.items()}
+        found, squares = np.zeros_like(here), 0.0
+        for wanted, coordinate in zip(group.wanted, group.coordinates, strict=True):
+            factors = [turned[column][:, at] for column, at in zip(group.hinge, coordinate, strict=True)]
+            weight = (scale * np.prod(factors, axis=0, dtype=np.float32))[:, None] if factors else scale
+            apart = (here * weight).T @ here
+            apart -= wanted
+            weighed = apart * group.precision
+            squares += float(np.vdot(apart, weighed)) / 2  # each pair stands there twice
+            pulled = here @ weighed
+            if factors:
+                along = scale / 2 * np.einsum("ij,ij->i", pulled, here)
+                for at, (column, place) in enumerate(zip(group.hinge, coordinate, strict=True)):
+                    others = [factor for other, factor in enumerate(factors) if other != at]
+                    back[column][:, place] += along * np.prod(others, axis=0, dtype=np.float32) if others else along
+            pulled *= weight
+            found += pulled
+        slopes[:, group.places] += found
+        for column, each in back.items():
+            slopes[:, self.codes(column)] += each @ self.contrasts[column]
+        return squares
+
+    def _group(self, hinge: tuple[int, ...], members: Sequence[Residual]) -> HingeGroup:
+        beside = sorted({column for each in members for column in each.columns} - set(hinge))
+        places = np.concatenate([np.arange(self.codes(c).start, self.codes(c).stop) for c in beside])
+        local = dict(zip(beside, np.cumsum([0, *(self.sizes[c] for c in beside)]), strict=False))
+        coordinates = tuple(product(*(range(self.sizes[column] - 1) for column in hinge)))
+        wanted = np.zeros((len(coordinates), len(places), len(places)), dtype=np.float32)
+        precision = np.zeros((len(places), len(places)), dtype=np.float32)
+        for each in members:
+            left, right = (column for column in each.columns if column not in hinge)
+            values = each.values
+            for column in hinge:  # the hinge's axes go last, in order, in coordinates
+                values = np.tensordot(
+                    values, contrast_basis(self.sizes[column]), axes=(_axis_of(each, column, hinge), 1)
+                )
+            rows, cols = (slice(local[c], local[c] + self.sizes[c]) for c in (left, right))
+            stacked = values.reshape(self.sizes[left], self.sizes[right], len(coordinates))
+            wanted[:, rows, cols] = stacked.transpose(2, 0, 1)
+            wanted[:, cols, rows] = stacked.transpose(2, 1, 0)
+            precision[rows, cols] = precision[cols, rows] = each.deviation**-2
+        return HingeGroup(hinge, coordinates, places, wanted, precision)
+
+
+def _axis_of(residual: Residual, column: int, hinge: tuple[int, ...]) -> int:
+    """Where a column's axis is, after those of the hinge's columns before it were moved to the end."""
+    return residual.columns.index(column) - sum(before < column for before in hinge)
+
+
+def _group_by_hinge(
+    residuals: Sequence[Residual], sizes: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], list[Residual]]]:
+    """The residuals of two columns or more by hinges that many of them share and that have few coordinates."""
+    left = list(residuals)
+    while left:
+        shared: Counter[tuple[int, ...]] = Counter()
+        for each in left:
+            shared.update(combinations(each.columns, len(each.columns) - 2))
+
+        def worth(hinge: tuple[int, ...], shared: Counter[tuple[int, ...]] = shared) -> float:
+            return shared[hinge] / max(1, math.prod(sizes[column] - 1 for column in hinge))
+
+        best = max(sorted(shared), key=worth)
+        taken = [each for each in left if len(each.columns) == len(best) + 2 and set(best) <= set(each.columns)]
+        yield best, taken
+        left = [each for each in left if each not in taken]
+
+
+COMPONENTS = 400
+STEPS = 800
+_RATE = 0.05
+_SPREAD = 0.35
+"""How far the logits of the components are apart at the start, where all are close to independent columns."""
+_PULL = 0.3
+"""The pull of entropy at the start, for each person."""
+_FADES = 8.0
+"""By how many powers of e the pull can fade in a fit."""
+_HOLD = 0.2
+_LEAST = 1e-4
+"""What part of the start's chances is spread evenly, so that no code is impossible from the start."""
+_TINY = np.float32(1e-12)
+_PRICE = 3.0
+"""The price of a person in a box, where half of chi-squared is the price of the misfit."""
+
+
+def fit_products(
+    sizes: Sequence[int],
+    count: float,
+    residuals: Sequence[Residual],
+    *,
+    components: int = COMPONENTS,
+    steps: int = STEPS,
+    start: ProductMixture | None = None,
+    impossible: Sequence[ForbiddenCodes] = (),
+    progress: Progress = silent,
+) -> ProductMixture:
+    """The mixture of products that is fitted to a release; the same for the same numbers.
+
+    ``start`` is an earlier fit to begin from, for releases that are close to the one it was fitted to. ``impossible``
+    are codes that nobody has; next to nobody of the model has them.
+    """
+    check_residuals(sizes, residuals)
+    if components < 1 or steps < 1:
+        raise StudyError("a fit needs at least one component and one step [ST344]")
+    targets = ResidualTargets(sizes, max(count, 1.0), residuals)
+    logits = _independent_logits(targets, components) if start is None else _logits_of_mixture(start)
+    if logits.shape[1] != targets.width:
+        raise StudyError("the fit to start from has other columns than the residuals [ST345]")
+    pull = _PULL * float(targets.count)
+    if start is not None:
+        pull = min(pull, _balanced_pull(targets, logits))
+    zeros = ForbiddenMass(sizes, float(targets.count), impossible)
+    return _build_mixture(targets, _descend(targets, zeros, logits, pull, steps, progress))
+
+
+def wanted_misfit(degrees: int) -> float:
+    """Where chi-squared is to end: its expectation for the truth, less one standard deviation.
+
+    For many degrees of freedom this is the expectation. For few it is lower, so that what people tell is not taken for
+    noise.
+    """
+    return max(1.0, degrees - math.sqrt(2 * degrees))
+
+
+def _descend(
+    targets: ResidualTargets, zeros: ForbiddenMass, logits: Singles, pull: float, steps: int, progress: Progress
+) -> Singles:
+    """The chances that steps of Adam reach, down half the misfit and up the pull times the entropy."""
+    mean, square = np.zeros_like(logits), np.zeros_like(logits)
+    goal = wanted_misfit(targets.degrees)
+    for step in range(1, steps + 1):
+        chances = _softmax(targets, logits)
+        misfit, slopes = targets.misfit(chances)
+        zeros.add(chances, slopes)
+        slopes += np.float32(pull / len(logits)) * _information_slopes(chances)
+        slopes = _by_logits(targets, chances, slopes)
+        mean += np.float32(0.1) * (slopes - mean)
+        square += np.float32(0.01) * (slopes * slopes - square)
+        rate = _RATE * max(0.05, min(1.0, 2 * (1 - step / steps))) / (1 - 0.9**step)
+        logits -= np.float32(rate) * mean / (np.sqrt(square / np.float32(1 - 0.99**step)) + _TINY)
+        # Far above the goal the pull just fades; close to it, it follows the misfit in both directions.
+        change = max(-_FADES / max(steps, 40), _HOLD * (1 - misfit / goal))
+        pull = min(_PULL * float(targets.count), pull * (1 + change))
+        if step % 20 == 0 or step == steps:
+            progress("fit", step, steps)
+    return _softmax(targets, logits)
+
+
+def _information_slopes(chances: Singles) -> Singles:
+    """Derivatives of the information that the component tells about the columns, for each component alike."""
+    logs: Singles = np.log(chances + _TINY)
+    logs -= np.log(chances.mean(axis=0) + _TINY)
+    return logs
+
+
+def _balanced_pull(targets: ResidualTargets, logits: Singles) -> float:
+    """The pull of entropy at which an earlier fit is about at rest."""
+    chances = _softmax(targets, logits)
+    down = _by_logits(targets, chances, targets.misfit(chances)[1])
+    up = _by_logits(targets, chances, _information_slopes(chances) / np.float32(len(logits)))
+    return max(1.0, -float(np.vdot(down, up)) / max(float(np.vdot(up, up)), 1e-30))
+
+
+def _independent_logits(targets: ResidualTargets, components: int) -> Singles:
+    """Logits close to those of the noisy marginals of single columns, a little apart in a public, fixed way."""
+    chances = np.concatenate(
+        [
+            (1 - _LEAST) * project_to_simplex(targets.single[codes] / targets.count + targets.even[codes])
+            + _LEAST * targets.even[codes]
+            for codes in map(targets.codes, range(len(targets.sizes)))
+        ]
+    )
+    drawn = Stream(bytes(KEY_BYTES)).uint32((components, targets.width)) * 2.0**-31 - 1.0
+    return np.asarray(np.log(chances) + _SPREAD * drawn, dtype=np.float32)
+
+
+def _logits_of_mixture(start: ProductMixture) -> Singles:
+    if np.ptp(start.weights) > 1e-9:
+        raise StudyError("a fit can only start from one whose components have equal weights [ST346]")
+    return np.asarray(np.log(np.concatenate(start.tables, axis=1) + 1e-12), dtype=np.float32)
+
+
+def _build_mixture(targets: ResidualTargets, chances: Singles) -> ProductMixture:
+    tables = (chances[:, codes].astype(np.float64) for codes in map(targets.codes, range(len(targets.sizes))))
+    even = np.full(len(chances), 1 / len(chances))
+    return ProductMixture(even, tuple(table / table.sum(axis=1, keepdims=True) for table in tables))
+
+
+def project_to_simplex(values: NDArray[np.floating[Any]]) -> Floats:
+    """The nearest probabilities to some numbers, in the sum of squares."""
+    falling = np.sort(values)[::-1]
+    beyond = (np.cumsum(falling, dtype=np.float64) - 1) / np.arange(1, len(values) + 1)
+    return np.asarray(np.maximum(values - beyond[np.nonzero(falling > beyond)[0][-1]], 0), dtype=np.float64)
+
+
+def _softmax(targets: ResidualTargets, logits: Singles) -> Singles:
+    highest = np.maximum.reduceat(logits, targets.starts[:-1], axis=1)
+    found: Singles = np.exp(logits - np.repeat(highest, targets.sizes, axis=1))
+    found /= _over_columns(targets, found)
+    return found
+
+
+def _by_logits(targets: ResidualTargets, chances: Singles, slopes: Singles) -> Singles:
+    """Derivatives by the logits, from those by the chances."""
+    slopes = slopes * chances
+    slopes -= chances * _over_columns(targets, slopes)
+    return slopes
+
+
+def _over_columns(targets: ResidualTargets, values: Singles) -> Singles:
+    """The sum over the codes of each column, at each of its codes."""
+    return np.repeat(np.add.reduceat(values, targets.starts[:-1], axis=1), targets.sizes, axis=1)
+
+
+class ForbiddenMass:
+    """Boxes of impossible codes, arranged for their mass in a mixture of equal weights and its derivatives."""
+
+    def __init__(self, sizes: Sequence[int], count: float, boxes: Sequence[ForbiddenCodes]) -> None:
+        starts = np.cumsum([0, *sizes])
+        self.count = count
+        self.boxes: list[list[NDArray[np.intp]]] = [
+            [starts[column] + np.flatnonzero(marked) for column, marked in zip(box.columns, box.marked, strict=True)]
+            for box in boxes
+        ]
+
+    def add(self, chances: Singles, slopes: Singles) -> None:
+        """Add the derivatives of the price of all boxes by the chances; ``chances`` is as in a misfit."""
+        each = np.float32(_PRICE * self.count / len(chances))
+        for box in self.boxes:
+            held = [chances[:, places].sum(axis=1, dtype=np.float32) for places in box]
+            for at, places in enumerate(box):
+                others = prod((part for other, part in enumerate(held) if other != at), start=each)
+                slopes[:, places] += np.broadcast_to(others, (len(chances),))[:, None]
+
+
+def fit_release(
+    release: MarginalsRelease, sizes: tuple[int, ...], components: int | None, impossible: Sequence[ForbiddenCodes]
+) -> ProductMixture | str:
+    """A model for a release, or why there is none: the release is paid for, and is kept."""
+    several = int(components or COMPONENTS)
+    try:
+        return fit_products(sizes, release.count, release.parts, components=several, impossible=impossible)
+    except ColonnadeError as error:
+        return str(error)
+    except Exception as error:  # whatever it is, also a lack of memory, it must not take the release with it
+        return f"stopped by {type(error).__name__}"
