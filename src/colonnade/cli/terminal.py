@@ -33,8 +33,8 @@ class PaceColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         """Such as ``4,096/100,000  2,310/s  left 0:00:41``."""
         took, passed = task.finished_time, task.finished_time or task.elapsed
-        so_far = task.complete_spec / passed if passed else None
-        return Text(pace(task.complete_spec, task.total, so_far if took else task.speed or so_far, took))
+        so_far = task.completed / passed if passed else None
+        return Text(pace(task.completed, task.total, so_far if took else task.speed or so_far, took))
 
 
 def pace(done: float, total: float | None, speed: float | None, took: float | None = None) -> str:
