@@ -61,7 +61,7 @@ class OpenHand:
     """The owner ``a``, and a seat that is dealt every number itself."""
 
     def __init__(self, system, coins: Stream):
-        self.name, self.seated, self.system, self._coins = "a", True, system, coins
+        self.name, self.has_seat, self.system, self._coins = "a", True, system, coins
         self.committee = SimpleNamespace(seats=("a",))
         self.claims = Looked(system)
 
@@ -69,7 +69,7 @@ class OpenHand:
         return Stream(self._coins.bytes(32))
 
     def deal(self, values):
-        return Shares(self.system.split(values), 1)
+        return Shares(self.system.to_residues(values), 1)
 
     def open_residues(self, values):
         return values
@@ -156,7 +156,7 @@ class AnyRows(InputProver):
         """The form of what every group is at each point; its owner may take any residues for whole numbers."""
         equations, m = self.window.equations, FOLDS[0]
         padded = np.zeros((len(self.system.primes), equations.groups * m, self.whole.shape[1]))
-        padded[:, : len(self.whole)] = self.system.split(self.whole)
+        padded[:, : len(self.whole)] = self.system.to_residues(self.whole)
         ahead = lagrange(self.system.primes, tuple(range(1, m + 1)), tuple(range(m + 1, 2 * m)))
         at = self.system.reduce(ahead @ padded.reshape(len(padded), m, -1))
         folded = at.reshape(len(at), m - 1, equations.groups, -1)
@@ -176,7 +176,7 @@ class AnyRows(InputProver):
 
     def second_help_values(self):
         equations = self.window.equations
-        self.left = equations.fold_all([[self.system.split(self.whole)]], self.window.point, None)
+        self.left = equations.fold_all([[self.system.to_residues(self.whole)]], self.window.point, None)
         return np.concatenate([equations.second_help_values(self.left), self.help_bits()], axis=2)
 
     def help_bits(self):
@@ -284,7 +284,7 @@ class SplitBits(AnyRows):
         ]
         residues = np.array(by_prime, dtype=np.float64)
         self.residues = residues.reshape(len(primes), -1, 1)
-        return self.system.join(residues, self.system.modulus // 2)
+        return self.system.to_integers(residues, self.system.modulus // 2)
 
     def help_bits(self):
         found = [self.window.bits.help_values([rows]) for rows in self.residues]

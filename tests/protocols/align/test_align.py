@@ -306,7 +306,7 @@ def test_hidden_and_without_a_helper_no_one_owner_can_compute_tags(monkeypatch):
     for blinds in drawn.values():
         for scalars in (*((one,) for one in blinds), *combinations(blinds, 2)):
             tags = tagging.KeyTags.empty(len(guesses))
-            tags.set_points(0, reduce(lambda points, scalar: scalar.on(points), scalars, guesses))
+            tags.set_points(0, reduce(lambda points, scalar: scalar.multiply(points), scalars, guesses))
             assert not {row.tobytes() for row in tags.tags} & of_leader
 
 

@@ -1,8 +1,8 @@
 """What is proven of an owner's rows, and the public sizes of the proof.
 
 A group is a run of columns. Of every row it is proven that the squared norm of these columns is within a bound, or that
-every number is one of two, or that exactly one of them is the larger one. How proofs work stands in :mod:`input_proofs`, why
-they hold in docs/theory/active-security.md.
+every number is one of two, or that exactly one of them is the larger one. How proofs work stands in
+:mod:`input_proofs`, why they hold in docs/theory/active-security.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What a head hears from several sides, in one line: threads wait, and one thread takes what they heard.
-
-The head of a participant in a study of many lanes: it meets the other heads in the session of the study.
+"""The head of a participant in a study of many lanes: it meets the other heads in the session of the study.
 
 The first owner shares the key of partitions with the others, and every owner lays its table out by it. Then workers
 play lanes, and heads settle which of them count, owners by their links to the coordinator. In the end owners and seats
