@@ -303,11 +303,11 @@ def test_messages_and_shares_of_many_numbers_are_those_of_the_general_way(play, 
             told = [fields["words"] for peer, link in links.items() for fields in link.sent[before[peer] :]]
             return found[-1], [*(one.shares.values for one in found), *told]
 
-        packed_block, taken = cutter._packed, []
-        cutter._packed = lambda *args: taken.append(packed_block(*args)) or taken[-1]
+        packed_block, taken = cutter._packed_block, []
+        cutter._packed_block = lambda *args: taken.append(packed_block(*args)) or taken[-1]
         engine.masks.open_mask = drawn
         last, fused = product()
-        again, cutter._packed = iter(given_out), lambda *args: None
+        again, cutter._packed_block = iter(given_out), lambda *args: None
         engine.masks.open_mask = lambda bits, count: next(again)
         for one, other in zip(fused, product()[1], strict=True):
             assert np.array_equal(one, other)

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from colonnade.errors import ColonnadeError, ProtocolError
 from colonnade.mpc import ShareEngine
 from colonnade.protocols.joint_sum.declaration import PartialSums, add_partial_sums
-from colonnade.protocols.lanes.arbiter import KeepOrder, LaneAttempt, LaneFollower, LaneOrder, MeetOrder, RepeatOrder
+from colonnade.protocols.lanes.arbiter import LaneAttempt, LaneFollower, LaneOrder
 from colonnade.protocols.lanes.messages import LONGEST_INTRODUCTION
 from colonnade.protocols.roles import COORDINATOR
 
@@ -175,19 +175,19 @@ class LaneWorkers:
     def obey(self, order: LaneOrder) -> None:
         """Do what the coordinator says, if it may."""
         self._followed.obey(order)
-        if isinstance(order, MeetOrder):
+        if order.what == "meet":
             if order.introductions[self._engine.name] != self._introduced[order.lane]:
                 raise ProtocolError(
                     f"the {COORDINATOR} introduced another worker in the name of {self._engine.name} [MS038]"
                 )
             self._met[order.lane] = _digest(order.introductions)
             self._crew.meet(order.lane, order.hub, order.introductions)
-        elif isinstance(order, KeepOrder):
+        elif order.what == "kept":
             part = self._held.pop(order.lane)
             self._kept_with[order.lane.partition] = self._met[order.lane]
             self._forget(order.lane)
             self._total = part if self._total is None else add_partial_sums(self._engine, [self._total, part])
-        elif isinstance(order, RepeatOrder):
+        elif order.what == "again":
             self._give_up(LaneAttempt(order.lane.partition, order.lane.attempt - 1))
             self._waiting.append(order.lane)
             self._serve()
