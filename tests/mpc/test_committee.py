@@ -44,9 +44,9 @@ def test_shares_modulo_many_primes_are_shares_modulo_the_first_ones(play, size, 
     left, right = np.arange(-6, 6), np.arange(12)[::-1] * 3
 
     def seat(hand):
-        many = hand.over(ResidueSystem(PRIMES[:5]))
+        many = hand.with_system(ResidueSystem(PRIMES[:5]))
         x, y = dealt(many, "n0", left), dealt(hand, "n1", right)
-        square = many.lower(many.multiply(x, x))
+        square = many.reduce_degree(many.multiply(x, x))
         product = hand.multiply(Shares(square.values[:2], square.degree), y)
         return opened(hand, hand.add([product, hand.zero(product.shape, product.degree)]))
 
@@ -85,7 +85,7 @@ def test_what_is_opened_of_a_product_and_what_lowering_sends_is_uniform(play, se
     def seat(hand):
         product = hand.multiply(dealt(hand, "n0", np.full(draws, secret)), dealt(hand, "n1", np.ones(draws)))
         hidden = hand.add([product, hand.zero(product.shape, product.degree)])
-        return hidden.values[0].astype(int) + 5, hand.lower(product).values[0].astype(int) + 5
+        return hidden.values[0].astype(int) + 5, hand.reduce_degree(product).values[0].astype(int) + 5
 
     shares = play(make(3, 1, (11,)), seat)
     pair = shares["n0"][0] * 11 + shares["n1"][0]
@@ -230,7 +230,7 @@ def test_lowering_the_degree_lets_products_go_on(play, shape, seed, factor):
 
     def seat(hand):
         first, second, third = (dealt(hand, f"n{i}", value) for i, value in enumerate(values))
-        pair = hand.lower(hand.multiply(first, second))
+        pair = hand.reduce_degree(hand.multiply(first, second))
         assert pair.degree == shape[1]
         product = hand.shift(hand.scale(hand.multiply(pair, third), factor), -factor)
         return opened(hand, hand.add([product, hand.zero(product.shape, product.degree)]), 2**105)
@@ -423,7 +423,7 @@ def test_many_numbers_are_dealt_and_opened(play, size, threshold):
 
     def seat(hand):
         own = dealt(hand, "n1", secret)
-        return opened(hand, hand.lower(hand.multiply(own, hand.receive("owner", secret.shape))))
+        return opened(hand, hand.reduce_degree(hand.multiply(own, hand.receive("owner", secret.shape))))
 
     found = play(committee, dict.fromkeys(committee.seats, seat) | {"owner": lambda hand: hand.deal(secret)})
     assert found.pop("owner") is None

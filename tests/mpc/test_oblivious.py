@@ -213,7 +213,7 @@ class Transferred:
     def run(self, keys):
         asker, holder, listed, sent = self.sides(keys)
         for piece in sent:
-            holder.take(piece)
+            holder.receive_piece(piece)
         return asker, holder, listed
 
 
@@ -280,7 +280,7 @@ def test_what_is_no_list_is_refused(column, columns, hides, listed):
     sent, asked = np.hstack(pieces_sent), challenge()
     sent[taken[5], 1] ^= np.uint64(column)
     sent[10:, 2] ^= np.uint64(columns)
-    holder.take(sent)
+    holder.receive_piece(sent)
     hiding, sums = asker.sums(asked)
     hiding[3, 7] ^= np.uint64(hides)
     sums[MESSAGE_BITS - 1, 0] ^= np.uint64(listed)
@@ -294,7 +294,7 @@ def test_an_asker_learns_no_bit_of_the_secret_without_risking_to_be_found_out():
         asker, holder, _, sent = transferred.sides(people(*range(20)))
         column = np.flatnonzero(unpack_secret(transferred.secret) == bit)[place]
         sent[0][column, 0] ^= np.uint64(2)
-        holder.take(np.hstack(sent))
+        holder.receive_piece(np.hstack(sent))
         told = asked, *asker.sums(asked), "bank"
         if bit:
             refused(ProtocolError, "MS006", holder.check, *told)

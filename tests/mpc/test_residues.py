@@ -30,11 +30,11 @@ def test_split_then_join_is_the_identity_and_a_value_that_no_honest_computation_
     numbers = data.draw(st.lists(st.integers(-half, half), min_size=1, max_size=20))
     values = np.array(numbers, dtype=object)
     bound = max(abs(n) for n in numbers)
-    joined = system.join(system.split(values), bound)
+    joined = system.to_integers(system.to_residues(values), bound)
     assert joined.tolist() == numbers
     assert (joined.dtype == np.int64) == (bound < 2**63)
     if bound:
-        refused(ShareError, "SH005", system.join, system.split(values), bound // 2)
+        refused(ShareError, "SH005", system.to_integers, system.to_residues(values), bound // 2)
 
 
 @given(st.integers(1, 5000), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**31))

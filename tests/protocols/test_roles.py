@@ -80,14 +80,14 @@ def test_told_numbers_reach_everyone_equally_after_the_budget_is_marked_as_spent
     assert [(peer, kind) for peer, kind, _ in log] == [("a", "spent"), ("b", "scores"), ("c", "scores")]
     assert all(np.array_equal(values, NUMBERS) for peer, _, values in log if peer != "a")
     me.tell(("b",), "scores", NUMBERS, event=SCORES)
-    me.hand.deal(NUMBERS)
+    me.engine.deal(NUMBERS)
     assert [kind for _, kind, _ in log if kind != "keys"][3:] == ["scores", "share"]
     assert me.revealed == [SCORES]
     other, log = role(SEATS)
-    wider = other.hand.over(ResidueSystem(PRIMES[:2]))
-    wider.announce()
-    assert wider.lost is other.hand.lost
-    other.hand.deal(NUMBERS)
+    wider = other.engine.with_system(ResidueSystem(PRIMES[:2]))
+    wider.notify_before_sharing()
+    assert wider.lost is other.engine.lost
+    other.engine.deal(NUMBERS)
     other.tell(("b",), "scores", NUMBERS, event=SCORES)
     assert [kind for _, kind, _ in log if kind != "keys"] == ["spent", "share", "scores"], "shares may leave first"
 

@@ -38,7 +38,7 @@ class SwitchedOff(BaseException):
 
 def vanish_before_opening(me, opening=0):
     """From its so manieth opening on, this participant is not there any more."""
-    real, before = me.hand.send_opening, []
+    real, before = me.engine.send_opening, []
 
     def send(shares, to):
         if len(before) == opening:
@@ -46,22 +46,22 @@ def vanish_before_opening(me, opening=0):
         before.append(to)
         real(shares, to)
 
-    me.hand.send_opening = send
+    me.engine.send_opening = send
 
 
 def vanish_while_opening(me):
     """Some recipients have its share and others do not."""
-    real = me.hand.send_opening
+    real = me.engine.send_opening
 
     def send(shares, to):
         real(shares, to[:2])
         raise SwitchedOff
 
-    me.hand.send_opening = send
+    me.engine.send_opening = send
 
 
 def vanish_before_its_noise(me):
-    real, before = me.hand.deal, []
+    real, before = me.engine.deal, []
 
     def deal(values, **kwargs):
         if before:
@@ -69,24 +69,24 @@ def vanish_before_its_noise(me):
         before.append(values)
         return real(values, **kwargs)
 
-    me.hand.deal = deal
+    me.engine.deal = deal
 
 
 def vanish_when_all_is_dealt(me):
     def receive(*args, **kwargs):
         raise SwitchedOff
 
-    me.hand.receive_opening = receive
+    me.engine.receive_opening = receive
 
 
 def send_something_else(me):
     """The same number is added for every prime, so that no value becomes too large to be honest."""
-    real = me.hand.send_opening
+    real = me.engine.send_opening
 
     def send(shares, to):
-        real(Shares(me.hand.system.reduce(shares.values + 1.0), shares.degree), to)
+        real(Shares(me.engine.system.reduce(shares.values + 1.0), shares.degree), to)
 
-    me.hand.send_opening = send
+    me.engine.send_opening = send
 
 
 def run(task, programs, changes=(), steps=None, vanishing=True):
@@ -280,7 +280,7 @@ def beyond(column, value):
     """An owner deals one number that is larger than its bound, in its first block."""
 
     def cheat(me):
-        real, before = me.hand.deal, []
+        real, before = me.engine.deal, []
 
         def deal(values, **how):
             if not before:
@@ -289,7 +289,7 @@ def beyond(column, value):
             before.append(values)
             return real(values, **how)
 
-        me.hand.deal = deal
+        me.engine.deal = deal
 
     return cheat
 
@@ -340,8 +340,8 @@ def tell_one_seat_something_else(whom, at):
     """The opener tells one participant other numbers, in its so manieth opening, and goes on whatever it opens."""
 
     def cheat(me):
-        real, count = me.hand.send_opened, []
-        opening = me.hand.receive_opening
+        real, count = me.engine.send_opened, []
+        opening = me.engine.receive_opening
 
         def receive(shape, **how):
             try:
@@ -349,7 +349,7 @@ def tell_one_seat_something_else(whom, at):
             except ShareError:
                 return np.zeros(shape, dtype=np.int64)
 
-        me.hand.receive_opening = receive
+        me.engine.receive_opening = receive
 
         def tell(values, to):
             count.append(0)
@@ -359,21 +359,21 @@ def tell_one_seat_something_else(whom, at):
             else:
                 real(values, to)
 
-        me.hand.send_opened = tell
+        me.engine.send_opened = tell
 
     return cheat
 
 
 def open_something_else(me):
     """One seat adds a number to its share of every opening of a product."""
-    real = me.hand.send_opening
+    real = me.engine.send_opening
 
     def send(shares, to):
-        if shares.degree > me.hand.committee.threshold:
-            shares = Shares(me.hand.system.reduce(shares.values + 1.0), shares.degree)
+        if shares.degree > me.engine.committee.threshold:
+            shares = Shares(me.engine.system.reduce(shares.values + 1.0), shares.degree)
         real(shares, to)
 
-    me.hand.send_opening = send
+    me.engine.send_opening = send
 
 
 TOLD = ("were told different numbers",)

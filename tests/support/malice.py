@@ -380,7 +380,7 @@ def _fixed() -> Scene:
     values = np.array([5 << 12, -(3 << 12), 7])
 
     def seat(me: Any) -> Any:
-        hand, engine = me.hand, FixedPointEngine(me.hand, 12)
+        hand, engine = me.engine, FixedPointEngine(me.engine, 12)
         shares = hand.deal(values) if hand.name == "n0" else hand.receive("n0", values.shape)
         number = engine.from_shares(shares, (1 << 20) - 1)
         found = engine.multiply(engine.below(number, engine.shift(number, 1)), number)

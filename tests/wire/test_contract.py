@@ -181,7 +181,7 @@ def test_a_lost_peer_ends_the_study_for_everybody(hub_world: Any) -> None:
     refused(ConnectError, ("CN027|CN046", "0.6"), waiting[3].result, 300)
     assert time.monotonic() - start > 0.5
     refused(PeerLost, (), bank.channel("coordinator").send, "late")
-    assert bank.lost == coordinator.lost == ()
+    assert bank.lost_peers == coordinator.lost_peers == ()
 
 
 def test_a_spare_peer_is_missed_only_by_who_expects_more_from_it_and_told_so_when_it_comes_back(hub_world: Any) -> None:
@@ -207,14 +207,14 @@ def test_a_spare_peer_that_takes_nothing_holds_nobody_up_and_another_one_is_miss
     bank.tolerate(["shop"])
     shop.channel("bank").send("share", n=1)
     world.go(blocks, bank.channel("shop")).result(300)
-    assert bank.lost == ("shop",)
+    assert bank.lost_peers == ("shop",)
     assert bank.channel("shop").recv("share") == {"n": 1}
     lost(bank, "shop", "PE017", "0.4")
     world.go(blocks, bank.channel("shop")).result(300)  # goes nowhere
     says(bank, coordinator, "result", n=3)
     with raises(PeerLost, "PE017", "coordinator", "0.4") as found:
         world.go(blocks, bank.channel("coordinator")).result(300)
-    assert (found.value.spare, bank.lost) == (None, ("shop",))
+    assert (found.value.spare, bank.lost_peers) == (None, ("shop",))
 
 
 def test_a_silent_peer_is_lost_and_a_spare_one_ends_the_study_for_nobody_else(world: Any) -> None:
@@ -222,7 +222,7 @@ def test_a_silent_peer_is_lost_and_a_spare_one_ends_the_study_for_nobody_else(wo
     bank, coordinator, shop = world.all_join({"bank": {"timeout": 0.4}})
     bank.tolerate(["shop"])
     lost(bank, "shop", "PE017", "0.4")
-    assert shop.lost == ()
+    assert shop.lost_peers == ()
 
     def come_late() -> None:
         shop.channel("bank").send("late")

@@ -1,6 +1,7 @@
 """What one participant does with shares: deal them, receive them, compute with them, and open results.
 
-Every participant has a :class:`ShareEngine`, with a seat in the committee or without. Owners deal. Seats receive and compute.
+Every participant has a :class:`ShareEngine`, with a seat in the committee or without. Owners deal. Seats receive and
+compute.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class ShareEngine:
     def with_system(self, system: ResidueSystem) -> ShareEngine:
         """The same participant with other primes: what it may send, whom it lost and its keys are the same.
 
-        Both hands read the same streams, so all seats use them in the same order. Shares modulo many primes are, modulo
-        some of them, shares in the arithmetic of these.
+        Both engines read the same streams, so all seats use them in the same order. Shares modulo many primes are,
+        modulo some of them, shares in the arithmetic of these.
         """
         other = ShareEngine(self.name, replace(self.committee, system=system), self.links, self.notify_before_sharing)
         other.lost, other._beside = self.lost, self
@@ -125,7 +126,7 @@ class ShareEngine:
     def coin(self, tell: Sequence[str] = ()) -> Stream:
         """Coins that are public among the seats, and that nobody knew before all seats asked for them.
 
-        Every seat tells them to the participants in ``tell``, who have no seat and hear them by :meth:`hear_coin`.
+        Every seat tells them to the participants in ``tell``, who have no seat and hear them by :meth:`receive_coin`.
         """
         key = self.agreement.coin()
         for name in tell:

@@ -147,7 +147,7 @@ class CommitteeTask(Task):
 
 
 class JointSumTask(CommitteeTask):
-    """The public task of a joint sum: what it takes, apart from what is summed (``protocols/sums``)."""
+    """The public task of a joint sum: what it takes, apart from what is summed (``protocols/joint_sum``)."""
 
     hidden: bool = False
     """Whether nobody knows which people all owners hold, so that rows are slots of a common universe."""

@@ -2,8 +2,8 @@
 
 Noise and masks do not depend on what a round computes. So tasks on shares deal them for many rounds at a time, and
 parties that send messages draw the noise of the next message while others compute. Who is in a batch is decided by
-random coins from a seed, or by a salted digest of each id. Owners that deal rows block by block prove the bounds of some
-blocks together: whoever deals rows or holds shares of them adds every block to a window.
+random coins from a seed, or by a salted digest of each id. Owners that deal rows block by block prove the bounds of
+some blocks together: whoever deals rows or holds shares of them adds every block to a window.
 """
 
 from __future__ import annotations

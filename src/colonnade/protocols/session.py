@@ -27,7 +27,7 @@ _BY_HAND = (KeyboardInterrupt, Interrupted)
 
 
 class SessionEndpoint(Protocol):
-    """What a session needs of a transport: a ``wire.Endpoint``, or a place in a ``wire.Room``."""
+    """What a session needs of a transport: a ``wire.Endpoint``, or a ``wire.InMemoryEndpoint``."""
 
     name: str
 

@@ -15,7 +15,7 @@ SHARE_BYTES = 32
 
 _RULES, _VERSIONS = TextForm(400, "[a-z]+=[0-9a-f]+( [a-z]+=[0-9a-f]+)*"), TextForm(200, "[A-Za-z0-9 ,.+_-]*")
 READY = MessageSchema("ready", rules=_RULES, has=_VERSIONS)
-"""An owner is there: the digests of the rules that it follows, and its versions (:mod:`colonnade.protocols.compatibility`)."""
+"""An owner is there: its versions, and the digests of the rules that it follows (:mod:`.compatibility`)."""
 GO = MessageSchema("go", rules=_RULES, has=_VERSIONS)
 """Everybody is there, and follows the same rules; the coordinator's are here, so that owners can see that too."""
 DONE, ALL_DONE = MessageSchema("done"), MessageSchema("all-done")

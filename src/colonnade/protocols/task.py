@@ -177,7 +177,7 @@ class TaskPrograms(LazyModule):
     sum_rows: Callable[..., Any]
     own_noise: Callable[..., Any]
     release: Callable[..., Any]
-    """The steps of a joint sum, which lanes take one by one (``protocols/sums``)."""
+    """The steps of a joint sum, which lanes take one by one (``protocols/joint_sum``)."""
 
 
 class Task(RunnableTask, PricedTask):

@@ -1,6 +1,6 @@
 """X.509 certificates: made, read and checked with the library ``cryptography``.
 
-The library takes long to load. So others reach it through ``Later``, which imports it at first use.
+The library takes long to load. So others reach it through ``LazyModule``, which imports it at first use.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class DirectLink:
     # Receiving, in one thread
 
     def read(self, deliver: Callable[[memoryview], None]) -> None:
-        """Deliver packets until the peer says that it ends the connection; a BrokenError if it ends otherwise."""
+        """Deliver packets until the peer says that it ends the connection; a BrokenLinkError if it ends otherwise."""
         try:
             for packet in self._frames():
                 if len(packet) == len(_END):
@@ -266,7 +266,7 @@ class DirectLink:
 
 
 def dial_link(offer: LinkOffer, seconds: float) -> DirectLink:
-    """Connect to the address of an offer and prove who we are; an OSError or a StrangerError if that fails."""
+    """Connect to the address of an offer and prove who we are; an OSError or an UnprovenPeerError if that fails."""
     host, _, port = offer.address.rpartition(":")
     connection = socket.create_connection((host.strip("[]"), int(port)), timeout=seconds)
     try:
@@ -285,7 +285,7 @@ def dial_link(offer: LinkOffer, seconds: float) -> DirectLink:
 def accept_link(
     connection: socket.socket, offers: dict[bytes, tuple[str, LinkOffer]], seconds: float
 ) -> tuple[str, DirectLink]:
-    """The peer that dialled and its connection; an OSError or a StrangerError if it does not prove who it is.
+    """The peer that dialled and its connection; an OSError or an UnprovenPeerError if it does not prove who it is.
 
     Nothing is said before the greeting has proven that whoever dialled knows the secret of an offer.
     """

@@ -63,8 +63,8 @@ def _what_to_compare(since: datetime) -> str:
     if datetime.now(UTC) - certificates.CLOCK_SKEW <= since:
         return other
     return (
-        f"by its own clock it began at {since:%Y-%m-%d %H:%M} UTC, and this machine's clock says {clock_text()}: compare "
-        f"the clocks first, and set the wrong one right; if both are right, {other}"
+        f"by its own clock it began at {since:%Y-%m-%d %H:%M} UTC, and this machine's clock says {clock_text()}: "
+        f"compare the clocks first, and set the wrong one right; if both are right, {other}"
     )
 
 
@@ -149,10 +149,11 @@ def dial(
 ) -> Endpoint:
     """Connect to the hub at ``host:port``; returns the participant's endpoint in the study.
 
-    :class:`Limits` has the meaning of the settings. ``connect_timeout`` is how many seconds to go on trying. ``room``
-    is that of the study at a hub that has several. With ``direct``, packets go to a peer over a direct connection where
-    there is one, and ``told`` hears by which way; all participants must have it, or none. ``hub`` is the certificate of
-    a hub that no participant of these sessions runs, and ``guest`` who shows itself there, if not ``identity``.
+    :class:`WireLimits` has the meaning of the settings. ``connect_timeout`` is how many seconds to go on trying.
+    ``room`` is that of the study at a hub that has several. With ``direct``, packets go to a peer over a direct
+    connection where there is one, and ``told`` hears by which way; all participants must have it, or none. ``hub`` is
+    the certificate of a hub that no participant of these sessions runs, and ``guest`` who shows itself there, if not
+    ``identity``.
     """
     relay = hub_name if hub is None else ""
     hub = hub or participants.get(hub_name)

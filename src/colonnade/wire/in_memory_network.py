@@ -2,8 +2,8 @@
 
 Nobody can read messages between two threads, and none are lost, so they are neither sealed nor numbered. They are
 encoded as between machines: the receiver gets a read-only copy, and the same values are allowed. A message of one array
-is copied without being encoded, which gives the same. A :class:`SimulatedNetwork` adds the delays of participants that are far
-apart.
+is copied without being encoded, which gives the same. A :class:`SimulatedNetwork` adds the delays of participants that
+are far apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How much of the hub one identity may take, so that nobody's studies suffer from another's.
 
 A member that sends more than it may is slowed down: the hub reads its streams later. Below that, all have their turns
-(:mod:`~colonnade.wire.fair_queue`). Whatever cannot be slowed down, such as one more connection, is refused with a sentence.
+(:mod:`~colonnade.wire.fair_queue`). Whatever cannot be slowed down, such as one more connection, is refused with a
+sentence.
 """
 
 from __future__ import annotations

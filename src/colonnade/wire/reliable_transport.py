@@ -352,7 +352,7 @@ class ReliableTransport(PeerLiveness):
             self.closed = True
             self.changed.notify_all()
 
-    # Called by the carrier; see :class:`Carrier`
+    # Called by the carrier; see :class:`PacketCarrier`
 
     def carrier_up(self, present: Mapping[str, int]) -> None:
         """The carrier is connected; these participants are present, each with its incarnation."""

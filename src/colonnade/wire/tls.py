@@ -163,8 +163,8 @@ def certificate_date_error(name: str, error: ssl.SSLCertVerificationError) -> Id
     if error.verify_code not in _OUT_OF_DATE:
         return None
     return IdentityError(
-        f"this machine's clock says {clock_text()}, and at that time the certificate with which {name} answers is not valid "
-        f"({error.verify_message}): compare the clocks of both machines, and set the wrong one right [ID046]"
+        f"this machine's clock says {clock_text()}, and at that time the certificate with which {name} answers is not "
+        f"valid ({error.verify_message}): compare the clocks of both machines, and set the wrong one right [ID046]"
     )
 
 

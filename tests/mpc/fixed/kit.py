@@ -65,7 +65,7 @@ def views(play, operation, secret, committee, pool, count=1200):
     seen = {name: [] for name in pool}
 
     def program(engine, x):
-        log, hand = seen.get(engine.hand.name), engine.hand
+        log, hand = seen.get(engine.engine.name), engine.engine
         if log is None:
             return operation(engine, x)
         log.append(x.shares.values.copy())

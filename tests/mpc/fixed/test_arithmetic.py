@@ -234,7 +234,7 @@ def test_a_product_of_three_is_refused_before_it_is_opened(play):
         for attempt in (
             lambda: engine.multiply(square, x),
             lambda: engine.products([(x, x), (x, square)]),
-            lambda: engine.truncate(engine.from_shares(engine.hand.multiply(square.shares, x.shares), 1, 60), 20),
+            lambda: engine.truncate(engine.from_shares(engine.engine.multiply(square.shares, x.shares), 1, 60), 20),
             lambda: engine.inner(square.reshape(2, 2), x.reshape(2, 2)),
         ):
             refused(ValueError, "VA086", attempt)
@@ -249,7 +249,7 @@ def sent(hand):
 
 def test_what_could_overflow_is_refused_before_it_is_computed(play):
     def program(engine, x):
-        before = sent(engine.hand)
+        before = sent(engine.engine)
         for attempt, match in (
             (lambda: engine.multiply(engine.scale(x, 1 << 60), x), "CA004"),
             (lambda: engine.scale(x, 1 << 120), "CA003"),
@@ -258,7 +258,7 @@ def test_what_could_overflow_is_refused_before_it_is_computed(play):
             (lambda: engine.from_shares(x.shares, 1 << 140), "CA003"),
         ):
             refused(CapacityError, match, attempt)
-        assert sent(engine.hand) == before
+        assert sent(engine.engine) == before
         return x
 
     compute(play, program, np.arange(4))
@@ -271,11 +271,11 @@ def test_who_knows_the_result_and_the_keys_of_a_seat_knows_its_rounding(play):
     seen = {}
 
     def program(engine, x):
-        if engine.hand.name == "n0":
-            opening, limbs = engine.hand.open_to_readers, engine.masks._limbs(cut)
+        if engine.engine.name == "n0":
+            opening, limbs = engine.engine.open_to_readers, engine.masks._limbs(cut)
 
             def spied_draw(streams, size):
-                drawn = type(limbs).drawn(limbs, streams, size)
+                drawn = type(limbs).draw(limbs, streams, size)
                 seen["lows"] = drawn[: len(streams)].sum(axis=0).astype(np.int64)  # of ten bits, so of one limb
                 return drawn
 
@@ -284,7 +284,7 @@ def test_who_knows_the_result_and_the_keys_of_a_seat_knows_its_rounding(play):
                 seen["opened"] = engine.system.low_word(opened).astype(np.int64)
                 return opened
 
-            limbs.__dict__["drawn"], engine.hand.open_to_readers = spied_draw, spied_opening
+            limbs.__dict__["draw"], engine.engine.open_to_readers = spied_draw, spied_opening
         return engine.truncate(x, 20 - cut)
 
     result, _, engine = compute(play, program, np.full(count, secret))
@@ -304,8 +304,8 @@ def test_many_numbers_are_taken_in_parts(play, monkeypatch):
         "powers": (functions.normalising_powers, 1 << 30 - np.floor(np.log2(values)).astype(int) - 1, 0),
     }
     for module in (fixedpoint, functions):
-        monkeypatch.setattr(module, "PART", 5)
-        monkeypatch.setattr(module, "MANY", 7)
+        monkeypatch.setattr(module, "BITS_AT_ONCE", 5)
+        monkeypatch.setattr(module, "NUMBERS_AT_ONCE", 7)
     for name, (operation, exact, error) in due.items():
         found, _, engine = compute(play, operation, values)
         assert {key[2] for key in engine.masks.used} == ({5, 4} if name == "powers" else {7, 3})

@@ -46,7 +46,7 @@ def test_the_field_is_a_field(field):
         assert field.times(a, b ^ c) == field.times(a, b) ^ field.times(a, c)
     for a, b in product(all_of_it, repeat=2):
         assert field.times(a, b) == field.times(b, a) < 1 << field.m
-        assert not b or field.times(field.over(a, b), b) == a
+        assert not b or field.times(field.divide(a, b), b) == a
         assert not (a and b) or field.times(a, b)
     assert all(field.times(a, 1) == a for a in all_of_it)
 
@@ -149,7 +149,7 @@ def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
     def program(hand):
         product = hand.multiply(shares[hand.name], shares[hand.name])
         refused(ValueError, "VA092", hand.open, product)
-        refused(ValueError, "VA091", "5", "6", hand.lower, hand.multiply(product, shares[hand.name]))
+        refused(ValueError, "VA091", "5", "6", hand.reduce_degree, hand.multiply(product, shares[hand.name]))
         refused(ValueError, "VA089", hand.multiply, product, random_bits(hand, 1, 63))
 
     seats(5, 2, program)
@@ -226,7 +226,7 @@ def test_what_a_coalition_sees_of_a_product_does_not_depend_on_its_factors(seats
             assert alike(first, second) > UNLIKELY, coalition
 
 
-ON_DIFFERENCES = ("below", "top_bit_of_difference", "lengths")
+ON_DIFFERENCES = ("is_below", "top_bit_of_difference", "bit_lengths")
 
 
 def share(hand, values, bits):
@@ -250,9 +250,9 @@ def differences(seats, size, threshold, bits, public, secret):
 
 def check(found, bits, public, secret):
     rest = [(int(p) - int(s)) % 2**bits for p, s in zip(public, secret, strict=True)]
-    assert found["below"].tolist() == [int(p < s) for p, s in zip(public, secret, strict=True)]
+    assert found["is_below"].tolist() == [int(p < s) for p, s in zip(public, secret, strict=True)]
     assert found["top_bit_of_difference"].tolist() == [x >> bits - 1 for x in rest]
-    assert found["lengths"].tolist() == [sum((x < 2**j) << j for j in range(bits)) for x in rest]
+    assert found["bit_lengths"].tolist() == [sum((x < 2**j) << j for j in range(bits)) for x in rest]
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,9 @@ def test_who_sends_how_many_messages_for_a_product(play, request, few, size, cou
     numbers = {}
 
     def program(engine, x):
-        before = {peer: len(link.sent) for peer, link in engine.hand.links.items()}
+        before = {peer: len(link.sent) for peer, link in engine.engine.links.items()}
         product = engine.multiply(x, x)
-        numbers[engine.hand.name] = {p: len(link.sent) - before[p] for p, link in engine.hand.links.items()}
+        numbers[engine.engine.name] = {p: len(link.sent) - before[p] for p, link in engine.engine.links.items()}
         return product
 
     compute(play, program, np.arange(count), committee=make(size, 1))
@@ -116,8 +116,8 @@ def test_who_sends_how_many_messages_for_a_product(play, request, few, size, cou
 )
 def test_a_block_in_another_form_is_refused(play, blocks, kind, change):
     def program(engine, x):
-        for link in engine.hand.links.values():
-            if engine.hand.name == "n1":
+        for link in engine.engine.links.values():
+            if engine.engine.name == "n1":
                 link.send = changed(link.send)
         return engine.negative(engine.multiply(x, x) if kind != "low-words" else x)
 
@@ -138,10 +138,10 @@ def test_a_spare_share_is_compared(play, monkeypatch, few, count):
             super().send_opening(Shares(np.roll(shares.values, 1, axis=1), shares.degree), to)
 
     def program(engine, x):
-        if engine.hand.name == "n1":
-            engine.hand.__class__ = Wrong
+        if engine.engine.name == "n1":
+            engine.engine.__class__ = Wrong
         found = engine.truncate(x, 10)
-        engine.hand.__class__ = ShareEngine  # the result is opened as it should be
+        engine.engine.__class__ = ShareEngine  # the result is opened as it should be
         return found
 
     refused((ShareError, ConnectionError), "SH008", compute, play, program, np.arange(count))
@@ -290,7 +290,7 @@ def test_messages_and_shares_of_many_numbers_are_those_of_the_general_way(play, 
     seen = {}
 
     def program(engine, x):
-        given_out, links, cutter = [], engine.hand.links, engine._cutter
+        given_out, links, cutter = [], engine.engine.links, engine._cutter
         draw = engine.masks.open_mask
 
         def drawn(bits, count):
@@ -303,15 +303,15 @@ def test_messages_and_shares_of_many_numbers_are_those_of_the_general_way(play, 
             told = [fields["words"] for peer, link in links.items() for fields in link.sent[before[peer] :]]
             return found[-1], [*(one.shares.values for one in found), *told]
 
-        packed_block, taken = cutter._packed, []
-        cutter._packed = lambda *args: taken.append(packed_block(*args)) or taken[-1]
+        packed_block, taken = cutter._packed_block, []
+        cutter._packed_block = lambda *args: taken.append(packed_block(*args)) or taken[-1]
         engine.masks.open_mask = drawn
         last, fused = product()
-        again, cutter._packed = iter(given_out), lambda *args: None
+        again, cutter._packed_block = iter(given_out), lambda *args: None
         engine.masks.open_mask = lambda bits, count: next(again)
         for one, other in zip(fused, product()[1], strict=True):
             assert np.array_equal(one, other)
-        seen[engine.hand.name] = sum(block is not None for block in taken), len(taken)
+        seen[engine.engine.name] = sum(block is not None for block in taken), len(taken)
         return last
 
     values = np.random.default_rng(21).integers(-(2**17), 2**17, count)
@@ -423,7 +423,7 @@ def test_products_are_opened_under_a_whole_sharing_of_zero(size, threshold, prim
 
     shares = []
     for seat in committee.seats:
-        plain, opened = (masks_of(seat)._made(27, count, zeros=zeros) for zeros in (False, True))
+        plain, opened = (masks_of(seat)._make_mask(27, count, zeros=zeros) for zeros in (False, True))
         assert np.array_equal(plain.high.values, opened.high.values)
         shares.append(opened.whole.values - plain.whole.values)
     points = range(1, size + 1)
@@ -461,7 +461,7 @@ def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
         )
 
     def spy(made):
-        hand = made.hand
+        hand = made.engine
         own = []
 
         def listen(recv, kind, most):

@@ -38,13 +38,13 @@ def rows(shares, part):
 
 
 def joined(hand, *arrays):
-    return [hand.system.join(hand.open_residues(values), 2**60) for values in arrays]
+    return [hand.system.to_integers(hand.open_residues(values), 2**60) for values in arrays]
 
 
 def products(hand):
     """An inner product, an elementwise one with a column for all, one of a row; all are settled and then opened."""
     x, y = dealt(hand, "n0", LEFT), dealt(hand, "n1", RIGHT)
-    gram = hand.lower(hand.inner(x, y))
+    gram = hand.reduce_degree(hand.inner(x, y))
     hand.claims.inner(*([rows(side, slice(0, 40)), rows(side, slice(40, None))] for side in (x, y)), gram)
     masked = hand.product(x, y.columns(slice(0, 1)))
     single = hand.product(x.columns(slice(0, 1)), y.columns(slice(1, 2)))
@@ -61,13 +61,13 @@ def in_windows(hand):
     found = []
     for start in range(0, len(LEFT), WINDOW):
         left, right = (rows(side, slice(start, start + WINDOW)) for side in (x, y))
-        gram, square = hand.lower(hand.inner(left, right)), hand.lower(hand.inner(left, left)).values
+        gram, square = hand.reduce_degree(hand.inner(left, right)), hand.reduce_degree(hand.inner(left, left)).values
         square = np.triu(square) + np.triu(square, 1).transpose(0, 2, 1)
         hand.claims.inner([left], [right], gram)
         hand.claims.inner([left], [left], Shares(square, x.degree))
         found += [gram.values, square]
         assert hand.claims.ask()
-    hand.claims.elementwise(x, x, hand.lower(hand.multiply(x, x)))  # not asked: settled with coins of its own
+    hand.claims.elementwise(x, x, hand.reduce_degree(hand.multiply(x, x)))  # not asked: settled with coins of its own
     hand.claims.settle()
     return joined(hand, *found)
 
@@ -95,7 +95,7 @@ def test_products_of_no_numbers_are_settled_alone_and_beside_others(play, size, 
             nothing = hand.product(x, y)
             some = hand.product(*(dealt(hand, name, np.arange(5)) for name in ("n0", "n1"))) if others else nothing
             hand.claims.settle()
-        return nothing.shape, *joined(hand, some.values), hand.claims.settled
+        return nothing.shape, *joined(hand, some.values), hand.claims.settled_claims
 
     for shape, some, settled in play(committee(size, threshold), program).values():
         assert (shape, some.tolist()) == (np.broadcast_shapes(left, right), [0, 1, 4, 9, 16])
@@ -106,7 +106,7 @@ def test_products_of_no_numbers_are_settled_alone_and_beside_others(play, size, 
 def test_a_product_over_no_rows_is_zero_and_nothing_else_passes(play, size, threshold):
     def program(hand):
         x, y = (dealt(hand, "n0", np.zeros((0, width), dtype=np.int64)) for width in (3, 2))
-        product = hand.lower(hand.inner(x, y))
+        product = hand.reduce_degree(hand.inner(x, y))
         hand.claims.inner([x], [y], product)
         hand.claims.settle()
         assert joined(hand, product.values)[0].tolist() == [[0, 0]] * 3
@@ -265,7 +265,7 @@ def test_nobody_opens_a_check_before_all_have_received(play):
 def test_too_much_is_not_asked_at_a_time(play):
     def program(hand):
         x = hand.random((claims.LONGEST_COMBINED // 2 + 1, 1))
-        square = hand.lower(hand.inner(x, x))
+        square = hand.reduce_degree(hand.inner(x, x))
         asked = []
         for sides in ([x], [x], [x], [x, x]):  # the last is wrong, and too long
             hand.claims.inner(sides, sides, square)
@@ -284,7 +284,7 @@ def test_coins_are_the_same_for_all_and_new_and_seats_that_were_told_different_n
     def program(hand):
         coins = tuple(hand.coin().bytes(16) for _ in range(3))
         found.append(coins)
-        hand.note(np.arange(3) + (hand.name == "n2"))
+        hand.record_public(np.arange(3) + (hand.name == "n2"))
         return hand.coin().bytes(8)
 
     found = []
@@ -348,7 +348,7 @@ def test_an_opening_after_disagreement_shows_uniform_numbers(play, size, thresho
 
         def program(hand, same=same):
             if not same:
-                hand.note(hand.name in ("n0",))
+                hand.record_public(hand.name in ("n0",))
             return hand.zero((4000,), 2 * threshold).values
 
         found = play(seats, program)
@@ -363,14 +363,14 @@ def test_an_opening_after_disagreement_shows_uniform_numbers(play, size, thresho
 )
 def test_no_two_groups_of_seats_that_lost_each_other_can_both_go_on(size, threshold, needed):
     seats = committee(size, threshold)
-    assert {seats.enough(degree) for degree in (threshold, 2 * threshold)} == {needed}
+    assert {seats.required_seats(degree) for degree in (threshold, 2 * threshold)} == {needed}
     assert needed >= 2 * threshold + 1
     assert 2 * (needed - threshold) > size - threshold, "the honest seats of two groups are disjoint"
 
 
 def test_two_arithmetics_with_the_same_keys_draw_different_sharings_of_zero(play):
     def program(hand):
-        return [hand.over(ResidueSystem(PRIMES[:2])).zero((50,), 2).values for _ in range(2)]
+        return [hand.with_system(ResidueSystem(PRIMES[:2])).zero((50,), 2).values for _ in range(2)]
 
     assert not any(np.array_equal(*both) for both in play(committee(3, 1), program).values())
 

@@ -21,7 +21,7 @@ from colonnade.mpc import blinding
 from colonnade.mpc.blinding import BlindingScalar
 from colonnade.mpc.oblivious import prf
 from colonnade.protocols import align
-from colonnade.protocols.align import dh_psi as tagging, ot_psi, private_join
+from colonnade.protocols.align import dh_psi as tagging, messages as vocabulary, ot_psi, private_join
 from colonnade.protocols.roles import COORDINATOR
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
@@ -114,7 +114,7 @@ def test_long_lists(mode, sizes, hidden, stream):
 
 def test_lists_in_several_pieces_and_an_empty_one(monkeypatch):
     monkeypatch.setattr(tagging, "_PIECE", 16)
-    for name, size in (("PIECE", 2), ("_AT_ONCE", 8)):
+    for name, size in (("PIECE", 2), ("_KEYS_AT_ONCE", 8)):
         monkeypatch.setattr(prf, name, size)
     monkeypatch.setattr(ot_psi, "AT_WORK", 16)
     lists = lists_of(a=range(3, 163), b=range(150), c=range(0, 400, 2))
@@ -251,7 +251,7 @@ def test_an_owner_that_does_not_lead_is_told_no_length_but_those_in_the_table(mo
 
     Hidden, the sum of all lengths is told; so there the lists change under the same sum.
     """
-    for module, name in ((tagging, "_PIECE"), (align.lists, "_PIECE"), (prf, "_AT_ONCE"), (ot_psi, "AT_WORK")):
+    for module, name in ((tagging, "_PIECE"), (vocabulary, "_PIECE"), (prf, "_KEYS_AT_ONCE"), (ot_psi, "AT_WORK")):
         monkeypatch.setattr(module, name, 4)
     told, known = [], {"a": 7, "b": 11} if mode == "ot" else {"a": 7, "b": 11, "c": 11}
     for lengths in [(31, 9), (20, 20)] if hidden else [(9,), (31,)] if mode == "ot" else [(9, 9), (40, 20)]:
@@ -306,7 +306,7 @@ def test_hidden_and_without_a_helper_no_one_owner_can_compute_tags(monkeypatch):
     for blinds in drawn.values():
         for scalars in (*((one,) for one in blinds), *combinations(blinds, 2)):
             tags = tagging.KeyTags.empty(len(guesses))
-            tags.set_points(0, reduce(lambda points, scalar: scalar.on(points), scalars, guesses))
+            tags.set_points(0, reduce(lambda points, scalar: scalar.multiply(points), scalars, guesses))
             assert not {row.tobytes() for row in tags.tags} & of_leader
 
 

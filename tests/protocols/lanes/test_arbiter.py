@@ -20,13 +20,10 @@ from colonnade.protocols.lanes import partitions
 from colonnade.protocols.lanes.arbiter import (
     MOST_ATTEMPTS,
     MOST_LOST,
-    EndOrder,
-    KeepOrder,
     LaneArbiter,
     LaneAttempt,
     LaneFollower,
-    MeetOrder,
-    RepeatOrder,
+    LaneOrder,
 )
 from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, filled_length
 from colonnade.protocols.lanes.workers import (
@@ -128,12 +125,12 @@ def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partit
         lost += loses
         words[name].extend(heads[name].step(move, loses))
     if ended:
-        attempts = [order.lane.attempt for order in orders if isinstance(order, RepeatOrder)]
+        attempts = [order.lane.attempt for order in orders if order.what == "again"]
         assert max(attempts) == MOST_ATTEMPTS
         return
     assert arbiter.over
-    assert orders[-1] == EndOrder()
-    kept = [order.lane for order in orders if isinstance(order, KeepOrder)]
+    assert orders[-1] == LaneOrder("over")
+    kept = [order.lane for order in orders if order.what == "kept"]
     assert sorted(lane.partition for lane in kept) == list(range(partitions))
     assert dict(arbiter.kept) == {lane.partition: lane.attempt for lane in kept}
     for head in heads.values():
@@ -141,7 +138,7 @@ def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partit
         assert head.workers.total.rows == sum(10 * lane.partition + lane.attempt for lane in kept)
         assert not head.lanes
         assert not head.workers._held, "what was given up or added is forgotten"
-    assert sum(isinstance(order, RepeatOrder) for order in orders) <= lost
+    assert sum(order.what == "again" for order in orders) <= lost
 
 
 def meet(arbiter, lane):
@@ -194,14 +191,14 @@ def test_results_about_different_numbers_of_people_are_refused():
 def test_attempts_and_losses_are_bounded():
     arbiter = LaneArbiter(NAMES, 1)
     for attempt in range(1, MOST_ATTEMPTS):
-        assert arbiter.lost("a", LaneAttempt(0, attempt)) == [RepeatOrder(LaneAttempt(0, attempt + 1))]
+        assert arbiter.lost("a", LaneAttempt(0, attempt)) == [LaneOrder("again", LaneAttempt(0, attempt + 1))]
     refused(PeerLost, "PE004", "8", arbiter.lost, "b", LaneAttempt(0, MOST_ATTEMPTS))
     arbiter, followed = LaneArbiter(NAMES, 256), LaneFollower(256)
     for partition in range(MOST_LOST):
         for order in arbiter.lost("a", LaneAttempt(partition)):
             followed.obey(order)
     refused(PeerLost, "PE005", "127", arbiter.lost, "a", LaneAttempt(200))
-    refused(PeerLost, "PE005", "127", followed.obey, RepeatOrder(LaneAttempt(200, 2)))
+    refused(PeerLost, "PE005", "127", followed.obey, LaneOrder("again", LaneAttempt(200, 2)))
 
 
 def test_a_hub_that_loses_one_lane_after_the_other_gets_no_more():
@@ -222,24 +219,24 @@ def test_orders_that_do_not_fit_are_refused():
     follow(
         LaneFollower(2),
         [
-            (NO_LANE, "obey", KeepOrder(LaneAttempt(2))),
-            ("MS031", "obey", MeetOrder(lane, 0, {})),
-            ("MS032", "obey", KeepOrder(lane)),
-            ("MS030", "obey", RepeatOrder(lane)),
-            ("MS030", "obey", RepeatOrder(LaneAttempt(0, 3))),
-            ("MS028", "obey", EndOrder()),
+            (NO_LANE, "obey", LaneOrder("kept", LaneAttempt(2))),
+            ("MS031", "obey", LaneOrder("meet", lane, 0, {})),
+            ("MS032", "obey", LaneOrder("kept", lane)),
+            ("MS030", "obey", LaneOrder("again", lane)),
+            ("MS030", "obey", LaneOrder("again", LaneAttempt(0, 3))),
+            ("MS028", "obey", LaneOrder("over")),
             (None, "here", lane),
-            (None, "obey", MeetOrder(lane, 0, {})),
-            ("MS031", "obey", MeetOrder(lane, 0, {})),
+            (None, "obey", LaneOrder("meet", lane, 0, {})),
+            ("MS031", "obey", LaneOrder("meet", lane, 0, {})),
             (None, "done", lane),
-            (None, "obey", KeepOrder(lane)),
-            ("MS032", "obey", KeepOrder(lane)),
-            ("MS030", "obey", RepeatOrder(LaneAttempt(0, 2))),
-            ("MS028", "obey", EndOrder()),
+            (None, "obey", LaneOrder("kept", lane)),
+            ("MS032", "obey", LaneOrder("kept", lane)),
+            ("MS030", "obey", LaneOrder("again", LaneAttempt(0, 2))),
+            ("MS028", "obey", LaneOrder("over")),
             (None, "here", LaneAttempt(1)),
-            (None, "obey", RepeatOrder(LaneAttempt(1, 2))),
-            ("MS031", "obey", MeetOrder(LaneAttempt(1), 0, {})),
-            ("MS032", "obey", KeepOrder(LaneAttempt(1, 2))),
+            (None, "obey", LaneOrder("again", LaneAttempt(1, 2))),
+            ("MS031", "obey", LaneOrder("meet", LaneAttempt(1), 0, {})),
+            ("MS032", "obey", LaneOrder("kept", LaneAttempt(1, 2))),
         ],
     )
 
@@ -249,7 +246,7 @@ def test_a_worker_that_fails_as_it_is_stopped_ends_nothing_but_what_a_check_foun
     workers.handle_event(WorkerFree(1))
     with pytest.raises(OSError, match="disk"):
         workers.handle_event(WorkerFailed(LaneAttempt(0), OSError("disk")))
-    workers.obey(RepeatOrder(LaneAttempt(0, 2)))
+    workers.obey(LaneOrder("again", LaneAttempt(0, 2)))
     assert workers.handle_event(WorkerFailed(LaneAttempt(0), OSError("its line was cut"))) == []
     with pytest.raises(ShareError, match="wrong claim"):
         workers.handle_event(WorkerFailed(LaneAttempt(0), ShareError("wrong claim")))

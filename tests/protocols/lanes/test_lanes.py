@@ -185,7 +185,7 @@ def held_otherwise(monkeypatch, who, partition, attempt=0, workers=None):
     real = LaneWorkers.what_counts
 
     def other(self):
-        if self._hand.name == who:
+        if self._engine.name == who:
             self._followed.kept[partition] += attempt
             self._kept_with[partition] = workers or self._kept_with[partition]
         return real.fget(self)
@@ -240,8 +240,8 @@ class WrongClaims(Opening):
     @staticmethod
     def sum_rows(me, summing, task, table=None, *, part=False):
         sums = moments.sum_rows(me, summing, task, table, part=part)
-        if me.hand.has_seat and sums.rows:
-            summing.hand.claims.zero(sums.shares)
+        if me.engine.has_seat and sums.rows:
+            summing.engine.claims.zero(sums.shares)
         return sums
 
 

@@ -1,8 +1,8 @@
 """Random numbers that a computation needs: masks, masks whose bits are shared too, and coins; can be made ahead.
 
-A mask is the sum of one number from every group of seats (:mod:`common`), each uniform below 2^width. It hides a secret
-when both are opened as a sum. Take two secrets that differ by less than 2^b, and an observer who knows the numbers of
-all groups but one: the two sums have a statistical distance of at most 2^(b - width) to this observer.
+A mask is the sum of one number from every group of seats (:mod:`pseudorandom_sharing`), each uniform below 2^width. It
+hides a secret when both are opened as a sum. Take two secrets that differ by less than 2^b, and an observer who knows
+the numbers of all groups but one: the two sums have a statistical distance of at most 2^(b - width) to this observer.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ class BitEngine:
         return BitShares(planes, left.degree + right.degree, left.count)
 
     def and_(self, left: BitShares, right: BitShares) -> BitShares:
-        """The product at degree ``threshold``: one round (:meth:`lower`)."""
+        """The product at degree ``threshold``: one round (:meth:`reduce_degree`)."""
         if left.count != right.count:
             raise ValueError("only bits of as many numbers can be multiplied [VA090]")
         planes = self.product_planes(left.planes, right.planes, left.degree + right.degree)
@@ -296,7 +296,7 @@ class BitEngine:
         return BitShares(planes, self.committee.threshold, shares.count)
 
     def reduce_degree_planes(self, planes: BitPlanes, degree: int) -> BitPlanes:
-        """Like :meth:`lower`, for planes; the result is a new array."""
+        """Like :meth:`reduce_degree`, for planes; the result is a new array."""
         plan = self._reductions.get(degree) or self._plan(degree)
         total = self._deal(planes, plan) if plan.weight else np.zeros(planes.shape, dtype=np.uint64)
         for stream in plan.drawn_streams:

@@ -1,14 +1,11 @@
-"""What is public about a window of rows whose bounds are proven, and the coins of such a proof.
+"""Proofs that an owner's rows are within their bounds, given to the seats that hold shares of them.
 
-What an owner computes to prove that its rows are within their bounds; :mod:`inputs` says how a proof goes.
+All participants of a task hold the same :class:`~colonnade.mpc.verification.input_ranges.InputRanges` of every owner.
+Rows are dealt block by block as always; a window is some blocks together (:class:`ProofWindow`). After the last block
+of a window everybody who deals or holds shares calls :meth:`InputProofs.window`, and seats settle their claims before
+anything is opened::
 
-Proofs that an owner's rows are within their bounds, given to the seats that hold shares of them.
-
-All participants of a task hold the same :class:`~colonnade.mpc.verify.ranges.Ranges` of every owner. Rows are dealt
-block by block as always; a window is some blocks together. After the last block of a window everybody who deals or
-holds shares calls :meth:`InputProofs.window`, and seats settle their claims before anything is opened::
-
-    ranges = {owner: Ranges.fitting([within(columns, norm_squared)], rows_at_most) for owner in owners}
+    ranges = {owner: InputRanges.fitting([bounded_norm(columns, squared)], rows_at_most) for owner in owners}
     system = ResidueSystem.for_bound(max(bound, *(each.required_bound for each in ranges.values())))
     proofs = InputProofs(engine, ranges)
     proofs.window(sizes, own=blocks_of_integers, dealt={owner: blocks_of_shares for owner in owners})
@@ -20,7 +17,7 @@ if proofs are covert:
 1. The owner deals four squares for each norm, which fill it up to its bound, and masks.
 2. A coin gives ternary signs. The owner deals the bits of K sums of each column with these signs. If a number is beyond
    2^b, each sum is beyond what b bits can say with a chance of at least one half. It also helps to fold the equations
-   of all rows (:mod:`identities`).
+   of all rows (:mod:`row_equations`).
 3. A coin: the seats check that the bits are those of the sums, and open K sums of all bits with signs, under the
    owner's masks: a bit that is 0 modulo one prime and 1 modulo another makes them too large.
 4. A coin: what is left of the equations, and that bits are their own squares, is claimed.

@@ -1,8 +1,8 @@
 """What is proven of an owner's rows, and the public sizes of the proof.
 
 A group is a run of columns. Of every row it is proven that the squared norm of these columns is within a bound, or that
-every number is one of two, or that exactly one of them is the larger one. How proofs work stands in :mod:`input_proofs`, why
-they hold in docs/theory/active-security.md.
+every number is one of two. How proofs work stands in :mod:`input_proofs`, why they hold in
+docs/theory/active-security.md.
 """
 
 from __future__ import annotations
@@ -43,13 +43,11 @@ BIT_FOLD = 32
 class ColumnGroup:
     """A run of columns x, all of which are read as u = (x - offset) / scale.
 
-    Without ``flags``, the squares of u add up to at most ``squared``, or to exactly that. With ``flags``, every u is 0
-    or 1; with ``exact`` too, exactly one of them is 1.
+    Without ``flags``, the squares of u add up to at most ``squared``. With ``flags``, every u is 0 or 1.
     """
 
     columns: int
     squared: int = 1
-    exact: bool = False
     flags: bool = False
     scale: int = 1
     offset: int = 0
@@ -61,7 +59,7 @@ class ColumnGroup:
     @property
     def slack(self) -> int:
         """How many more columns are dealt: four squares that fill the norm up to the bound."""
-        return 0 if self.flags or self.exact else 4
+        return 0 if self.flags else 4
 
     @property
     def cell(self) -> int:
@@ -74,19 +72,9 @@ def bounded_norm(columns: int, squared: int) -> ColumnGroup:
     return ColumnGroup(columns, squared)
 
 
-def exact_norm(columns: int, squared: int) -> ColumnGroup:
-    """Columns whose squares add up to ``squared`` in every row; no more columns are dealt."""
-    return ColumnGroup(columns, squared, exact=True)
-
-
 def binary_columns(columns: int, low: int = 0, high: int = 1) -> ColumnGroup:
     """Columns in which every number is one of two: presence, labels."""
     return ColumnGroup(columns, flags=True, scale=high - low, offset=low)
-
-
-def one_hot_columns(columns: int, low: int = 0, high: int = 1) -> ColumnGroup:
-    """Columns in which every row has ``high`` once and otherwise ``low``: a code such as n onehot - 1."""
-    return ColumnGroup(columns, exact=True, flags=True, scale=high - low, offset=low)
 
 
 @dataclass(frozen=True)
@@ -222,8 +210,6 @@ class InputRanges:
             here[span] = 1.0
             if group.flags:
                 flags += here
-                if group.exact:
-                    rows.append((np.zeros(self.width), here, 1))
                 continue
             here[after : after + group.slack] = 1.0
             after += group.slack

@@ -127,8 +127,9 @@ def combine(values: Sequence[Elements] | Elements, factors: Elements) -> Element
 
 @cache
 def embedding(m: int) -> Elements:
-    """Where the elements of GF(2^m) lie, by the bits of :class:`colonnade.mpc.fixed_point.shared_bits.BinaryField`; m is 2 or 3.
+    """Where the elements of GF(2^m) lie, by the bits of :class:`~colonnade.mpc.fixed_point.shared_bits.BinaryField`.
 
+    m is 2 or 3.
     The polynomials there are x^2 + x + 1 and x^3 + x + 1: one of their roots is sent for x.
     """
     exponent = ((1 << BITS) - 1) // ((1 << m) - 1)

@@ -1,4 +1,4 @@
-"""Keyed Bloom filters of people's keys, and pairs of filters that are similar.
+"""People whose names or dates are written differently: keyed Bloom filters, which the coordinator compares.
 
 How a key becomes 1024 bits: texts are cut into pairs of neighbouring letters, so that a typing error changes only
 two or three of them; dates and numbers into digits with their places. Every part of the key sets equally many bits,
@@ -7,8 +7,6 @@ values, like a sex or a country, therefore counts as much as a name: leave it ou
 
 A similarity of 0.85 finds most people with one part mistyped, and few wrong pairs. Lower it to 0.82 if most rows have
 errors; raise it if lists are long or hold many relatives, because a wrong pair mixes two people.
-
-Pair people whose names or dates are written differently: keyed Bloom filters, compared by the coordinator.
 
 **This is the weaker kind of alignment, and it is not the default.** Each owner turns each of its keys into a Bloom
 filter (a cryptographic linkage key, made by ``clkhash``) under a secret that only the two owners hold and that is

@@ -1,10 +1,10 @@
 """A joint sum: what a kind of study declares of numbers that owners add up over people and open once, with noise.
 
 Every owner deals columns of its rows, block by block. Row by row the seats make further columns of them by products
-(:class:`ProductStep`), and add up inner products of columns over all rows (:class:`InnerProduct`). What concerns one owner's
-columns alone it adds up itself. In the end every owner deals its own sums and its noise, and the total is opened. A
-kind says which products these are, what an owner does alone and what becomes of the total (:class:`JointSum`); who
-computes it and how it is checked is the matter of ``joint_sum``.
+(:class:`ProductStep`), and add up inner products of columns over all rows (:class:`InnerProduct`). What concerns one
+owner's columns alone it adds up itself. In the end every owner deals its own sums and its noise, and the total is
+opened. A kind says which products these are, what an owner does alone and what becomes of the total
+(:class:`JointSum`); who computes it and how it is checked is the matter of ``joint_sum``.
 
 Sums of several parts of the people are added before noise, so they can be taken part by part (``protocols/lanes``).
 """

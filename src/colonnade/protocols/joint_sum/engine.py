@@ -1,7 +1,7 @@
 """The programs of every joint sum: agree on rows, deal them block by block, multiply, and open the total once.
 
-What computes a sum that nobody sees is an :class:`SumEngine`, one object for one participant: it adds rows up and releases
-sums. A committee of seats is one (:class:`CommitteeEngine`); the programs ask nothing else of it.
+What computes a sum that nobody sees is an :class:`SumEngine`, one object for one participant: it adds rows up and
+releases sums. A committee of seats is one (:class:`CommitteeEngine`); the programs ask nothing else of it.
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ class CommitteeEngine:
         me, task, found = self.summing, self.task, np.zeros(opening.stop - opening.start, dtype=np.int64)
         if me.engine.active and me.engine.has_seat:
             with me.meter.phase("check"):
-                me.engine.settle()  # proofs hold, and what was dealt last is consistent, before spare shares are compared
+                # Proofs hold, and what was dealt last is consistent, before spare shares are compared.
+                me.engine.settle()
         for event, which in opening.events:
             part, shape = None if total is None else Shares(total.values[:, which], total.degree), found[which].shape
             with me.meter.phase("open"):

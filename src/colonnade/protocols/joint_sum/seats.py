@@ -6,8 +6,8 @@ The seats multiply the bits, two at a time, and what a kind multiplies by that f
 Where participants may deviate, products are checked before anything is opened. Rows are dealt and multiplied as ever,
 and the seats claim that what they make row by row are products. After some blocks of rows, a *window*, they lower the
 degree of all sums and claim that these are the inner products of the window's rows; a coin says which combinations of
-columns they keep. Many windows are settled at once (:mod:`colonnade.mpc.verification`). What is opened is the sum of all
-windows, and what owners deal at the end.
+columns they keep. Many windows are settled at once (:mod:`colonnade.mpc.verification`). What is opened is the sum of
+all windows, and what owners deal at the end.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from colonnade.errors import DisagreementError, PeerLost, ProtocolError
 from colonnade.protocols.lanes.partitions import check_count
@@ -46,34 +47,18 @@ class LaneAttempt:
 
 
 @dataclass(frozen=True)
-class MeetOrder:
-    """Everybody has a worker for this lane: they meet at this hub, each as it was introduced."""
+class LaneOrder:
+    """What the coordinator orders all participants to do.
 
-    lane: LaneAttempt
-    hub: int
-    introductions: Mapping[str, bytes]
+    ``meet``: everybody has a worker for this lane, and they meet at this hub, each as it was introduced. ``kept``:
+    everybody holds the result of this lane. ``again``: the run before this one was lost, so everybody gives it up; this
+    one is now the last in the sequence. ``over``: a lane of every partition was kept.
+    """
 
-
-@dataclass(frozen=True)
-class KeepOrder:
-    """Everybody holds the result of this lane."""
-
-    lane: LaneAttempt
-
-
-@dataclass(frozen=True)
-class RepeatOrder:
-    """The run before this one was lost, so everybody gives it up; this one is now the last in the sequence."""
-
-    lane: LaneAttempt
-
-
-@dataclass(frozen=True)
-class EndOrder:
-    """A lane of every partition was kept."""
-
-
-LaneOrder = MeetOrder | KeepOrder | RepeatOrder | EndOrder
+    what: Literal["meet", "kept", "again", "over"]
+    lane: LaneAttempt = LaneAttempt(0)
+    hub: int = 0
+    introductions: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass
@@ -118,7 +103,7 @@ class LaneArbiter:
         if not self._current(lane) or len(run.here) < len(self._participants):
             return []
         run.hub = self._hub(lane)
-        return [MeetOrder(lane, run.hub, {name: run.here[name] for name in self._participants})]
+        return [LaneOrder("meet", lane, run.hub, {name: run.here[name] for name in self._participants})]
 
     def done(self, who: str, lane: LaneAttempt, rows: int) -> list[LaneOrder]:
         """A participant holds the result of a lane, of so many rows."""
@@ -136,7 +121,7 @@ class LaneArbiter:
         self._kept[lane.partition] = lane.attempt
         self._failing[run.hub] = 0
         del self._runs[lane]
-        return [KeepOrder(lane), EndOrder()] if self.over else [KeepOrder(lane)]
+        return [LaneOrder("kept", lane), *([LaneOrder("over")] if self.over else [])]
 
     def lost(self, who: str, lane: LaneAttempt) -> list[LaneOrder]:
         """A participant has lost a lane: a worker, or the way to somebody."""
@@ -149,7 +134,7 @@ class LaneArbiter:
             self._failing[run.hub] += 1
         check_attempts(lane, self._lost)
         self._attempts[lane.partition] += 1
-        return [RepeatOrder(lane.again)]
+        return [LaneOrder("again", lane.again)]
 
     def _run(self, who: str, lane: LaneAttempt) -> _Run:
         """What was said about a lane, if this participant has something to say about it."""
@@ -206,21 +191,21 @@ class LaneFollower:
 
     def obey(self, order: LaneOrder) -> None:
         """Take an order down, or refuse it in the name of the coordinator."""
-        if isinstance(order, EndOrder):
+        if order.what == "over":
             if len(self._kept) < len(self._attempts):
                 raise _not_due("ended before a lane of every partition was kept [MS028]")
             return
         lane = order.lane
         if not 0 <= lane.partition < len(self._attempts):
             raise _not_due("spoke of a lane that there is not [MS029]")
-        if isinstance(order, RepeatOrder):
+        if order.what == "again":
             if lane.partition in self._kept or lane.attempt != self._attempts[lane.partition] + 1:
                 raise _not_due("asked for a lane again that was not lost [MS030]")
             self._lost += 1
             check_attempts(LaneAttempt(lane.partition, lane.attempt - 1), self._lost)
             self._forget(LaneAttempt(lane.partition, lane.attempt - 1))
             self._attempts[lane.partition] = lane.attempt
-        elif isinstance(order, MeetOrder):
+        elif order.what == "meet":
             if lane not in self._here or lane in self._met or not self.current(lane):
                 raise _not_due("called to a lane that this participant is not ready for [MS031]")
             self._met.add(lane)

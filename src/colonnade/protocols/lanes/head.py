@@ -1,6 +1,4 @@
-"""What a head hears from several sides, in one line: threads wait, and one thread takes what they heard.
-
-The head of a participant in a study of many lanes: it meets the other heads in the session of the study.
+"""The head of a participant in a study of many lanes: it meets the other heads in the session of the study.
 
 The first owner shares the key of partitions with the others, and every owner lays its table out by it. Then workers
 play lanes, and heads settle which of them count, owners by their links to the coordinator. In the end owners and seats
@@ -28,15 +26,7 @@ from colonnade.protocols.agreement import compare_digests
 from colonnade.protocols.align.programs import too_few
 from colonnade.protocols.joint_sum.declaration import PartialSums, use_sum_arithmetic
 from colonnade.protocols.lanes import messages
-from colonnade.protocols.lanes.arbiter import (
-    EndOrder,
-    KeepOrder,
-    LaneArbiter,
-    LaneAttempt,
-    LaneOrder,
-    MeetOrder,
-    RepeatOrder,
-)
+from colonnade.protocols.lanes.arbiter import LaneArbiter, LaneAttempt, LaneOrder
 from colonnade.protocols.lanes.lane import LanePlan
 from colonnade.protocols.lanes.partitions import Partitions, check_fits
 from colonnade.protocols.lanes.workers import CrewClosed, CrewEvent, LaneReport, LaneWorkers, WorkerCrew
@@ -143,7 +133,7 @@ def owner(
                     _say(link, said.what, said.lane, said.rows, said.worker)
             elif (order := _order(item, laned)) is not None:
                 _obey(me, laned, workers, order)
-                if isinstance(order, EndOrder):
+                if order.what == "over":
                     break
         _say(link, "over")
         orders.join()
@@ -168,12 +158,7 @@ def coordinator(
 
     def decide(who: str, said: LaneReport) -> None:
         for order in _judged(arbiter, who, said):
-            if isinstance(order, MeetOrder):
-                to_all("meet", lane=order.lane, hub=order.hub, introductions=order.introductions)
-            elif isinstance(order, EndOrder):
-                to_all("over")
-            else:
-                to_all("kept" if isinstance(order, KeepOrder) else "again", lane=order.lane)
+            to_all(**vars(order))
             _obey(me, laned, workers, order)
 
     def still() -> None:
@@ -210,7 +195,7 @@ def coordinator(
 def _obey(me: Role, laned: LanePlan, workers: LaneWorkers, order: LaneOrder) -> None:
     """Do what is ordered, and stop as soon as it is clear that there are more rows than the study allows."""
     workers.obey(order)
-    if isinstance(order, KeepOrder):
+    if order.what == "kept":
         done, hidden = len(workers.kept), laned.aligning.hidden
         me.progress("lanes", done, laned.partitions)
         # Slots are as many in every lane, so one lane shows it before the others are played.
@@ -296,13 +281,12 @@ def _tell(
 
 def _order(told: Mapping[str, Any], laned: LanePlan) -> LaneOrder | None:
     """What the coordinator's word orders; a sign of life orders nothing."""
-    lane, what = LaneAttempt(told["partition"], told["attempt"]), told["what"]
-    if what == "meet":
-        if told["hub"] >= laned.hubs:
-            raise ProtocolError(f"the {COORDINATOR} called to a hub that the study does not name [MS037]")
-        return MeetOrder(lane, told["hub"], dict(zip(laned.participants, told["workers"], strict=True)))
-    orders: dict[str, LaneOrder] = {"kept": KeepOrder(lane), "again": RepeatOrder(lane), "over": EndOrder()}
-    return orders.get(what)
+    if told["what"] == "still":
+        return None
+    if told["hub"] >= laned.hubs:
+        raise ProtocolError(f"the {COORDINATOR} called to a hub that the study does not name [MS037]")
+    workers = dict(zip(laned.participants, told["workers"], strict=True))
+    return LaneOrder(told["what"], LaneAttempt(told["partition"], told["attempt"]), told["hub"], workers)
 
 
 def _is_last(told: Mapping[str, Any]) -> bool:

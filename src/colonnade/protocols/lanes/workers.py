@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from colonnade.errors import ColonnadeError, ProtocolError
 from colonnade.mpc import ShareEngine
 from colonnade.protocols.joint_sum.declaration import PartialSums, add_partial_sums
-from colonnade.protocols.lanes.arbiter import KeepOrder, LaneAttempt, LaneFollower, LaneOrder, MeetOrder, RepeatOrder
+from colonnade.protocols.lanes.arbiter import LaneAttempt, LaneFollower, LaneOrder
 from colonnade.protocols.lanes.messages import LONGEST_INTRODUCTION
 from colonnade.protocols.roles import COORDINATOR
 
@@ -69,13 +69,16 @@ class WorkerCrew(Protocol):
         """Give a free worker this lane; ``LaneWorkerReady`` follows, or ``WorkerLost``."""
 
     def meet(self, lane: LaneAttempt, hub: int, introductions: Mapping[str, bytes]) -> None:
-        """Let its worker meet those of all others at this hub; ``WorkerDone``, ``WorkerLost`` or ``WorkerFailed`` follows."""
+        """Let its worker meet those of all others at this hub.
+
+        ``WorkerDone``, ``WorkerLost`` or ``WorkerFailed`` follows.
+        """
 
     def give_up(self, lane: LaneAttempt) -> None:
         """Stop its worker's part at once, if it has any; the lane is of no interest any more.
 
-        A worker that only waited to meet is then ``WorkerFree``. An event of the lane may still come. It counts only if it is
-        ``WorkerFailed`` with an error that Colonnade raises on purpose: what a check has found, it has found.
+        A worker that only waited to meet is then ``WorkerFree``. An event of the lane may still come. It counts only if
+        it is ``WorkerFailed`` with an error that Colonnade raises on purpose: what a check has found, it has found.
         """
 
     def event(self) -> CrewEvent:
@@ -86,7 +89,7 @@ class WorkerCrew(Protocol):
         """
 
     def close(self) -> None:
-        """Stop all workers; :meth:`event` gives ``CrewClosed`` after what it had before, also to whoever waits in it."""
+        """Stop all workers; :meth:`event` then gives ``CrewClosed``, after what it had and also to whoever waits."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,11 @@ class LaneReport:
 class LaneWorkers:
     """One head, without its links: events of its crew become words about lanes, and orders become tasks of its crew.
 
-    ``hand`` is its hand in the arithmetic of sums.
+    ``engine`` is its engine in the arithmetic of sums.
     """
 
-    def __init__(self, crew: WorkerCrew, hand: ShareEngine, partitions: int) -> None:
-        self._crew, self._hand, self._partitions = crew, hand, partitions
+    def __init__(self, crew: WorkerCrew, engine: ShareEngine, partitions: int) -> None:
+        self._crew, self._engine, self._partitions = crew, engine, partitions
         self._followed = LaneFollower(partitions)
         self._waiting = deque(LaneAttempt(partition) for partition in range(partitions))
         self._begun: set[LaneAttempt] = set()
@@ -172,19 +175,19 @@ class LaneWorkers:
     def obey(self, order: LaneOrder) -> None:
         """Do what the coordinator says, if it may."""
         self._followed.obey(order)
-        if isinstance(order, MeetOrder):
-            if order.introductions[self._hand.name] != self._introduced[order.lane]:
+        if order.what == "meet":
+            if order.introductions[self._engine.name] != self._introduced[order.lane]:
                 raise ProtocolError(
-                    f"the {COORDINATOR} introduced another worker in the name of {self._hand.name} [MS038]"
+                    f"the {COORDINATOR} introduced another worker in the name of {self._engine.name} [MS038]"
                 )
             self._met[order.lane] = _digest(order.introductions)
             self._crew.meet(order.lane, order.hub, order.introductions)
-        elif isinstance(order, KeepOrder):
+        elif order.what == "kept":
             part = self._held.pop(order.lane)
             self._kept_with[order.lane.partition] = self._met[order.lane]
             self._forget(order.lane)
-            self._total = part if self._total is None else add_partial_sums(self._hand, [self._total, part])
-        elif isinstance(order, RepeatOrder):
+            self._total = part if self._total is None else add_partial_sums(self._engine, [self._total, part])
+        elif order.what == "again":
             self._give_up(LaneAttempt(order.lane.partition, order.lane.attempt - 1))
             self._waiting.append(order.lane)
             self._serve()

@@ -1,6 +1,4 @@
-"""Second moments as integers: what an owner rounds and adds up alone, and the noise that it draws.
-
-Noisy second moments of columns that nobody holds together (SQM: Algorithms 1 to 3 for x -> x x').
+"""Noisy second moments of columns that nobody holds together (SQM: Algorithms 1 to 3 for x -> x x').
 
 Each owner scales its rows by gamma, rounds them at random to integers and deals them to the committee. The
 committee multiplies shares; every owner adds its share of the noise; the sum is opened once. Products of

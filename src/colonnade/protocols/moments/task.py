@@ -59,7 +59,6 @@ from colonnade.protocols.task import TaskPrograms
 __all__ = ["ColumnBlock", "LawName", "Moments"]
 
 PROTOCOL = "second moments 2"
-_REFINED = TaskPrograms("colonnade.protocols.moments.task")
 
 
 @dataclass(frozen=True)
