@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "coding": "CodedRows Coding ColumnCoding build_coding decode_codes joint_names data_dictionary forbidden_codes joint_constraints",
+        "coding": "CodedRows Coding ColumnCoding build_coding data_dictionary decode_codes forbidden_codes "
+        "joint_constraints joint_names",
         "columns": "Category Column Flag Number category flag number",
         "constraints": "Constraint find_violations",
         "datasets": "Dataset population",

@@ -502,9 +502,8 @@ def normalise_keys(
 
 def no_key_error(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> DataError:
     """The error for a table of which no row has a key."""
-    return DataError(
-        f"{source}: no row has a key, because a cell of {_column_list(plan, columns)} is missing in each; fill them [DA179]"
-    )
+    named = _column_list(plan, columns)
+    return DataError(f"{source}: no row has a key, because a cell of {named} is missing in each; fill them [DA179]")
 
 
 def all_repeated_error(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> DataError:
@@ -528,8 +527,8 @@ def refuse_repeated(
     """
     if plan.duplicates == "refuse" and len(numbers):
         raise DataError(
-            f"{source}: {list_rows(numbers, count)}: the key in {_column_list(plan, columns)} occurs more than once; keep "
-            'one row for each person, or set duplicates to "first" or "drop" [DA181]'
+            f"{source}: {list_rows(numbers, count)}: the key in {_column_list(plan, columns)} occurs more than once; "
+            'keep one row for each person, or set duplicates to "first" or "drop" [DA181]'
         )
 
 

@@ -287,7 +287,7 @@ def _connect(path: Path, way: str) -> sqlite3.Connection:
 
 
 class LedgerFile:
-    """One file; each use opens it anew, so it may be shared by threads and processes, unless it is :func:`kept_open`."""
+    """One file; each use opens it anew, so threads and processes may share it, unless it is :func:`kept_open`."""
 
     def __init__(self, path: str | os.PathLike[str], *, there: bool = False) -> None:
         """Open a ledger, or make one where none is, unless it must be ``there``."""

@@ -1,4 +1,4 @@
-"""One exact sampler for every law of :mod:`colonnade.privacy.noise.mass_functions`: strips, whole bits and, rarely, a coin.
+"""One exact sampler for every law of :mod:`~colonnade.privacy.noise.mass_functions`: strips, bits and, rarely, a coin.
 
 The values are cut into strips whose widths are powers of two. What of a law is flat within its strips is drawn by a
 table and raw bits alone; that is 96 percent or more. The rest has a table of its own and a coin, which is settled

@@ -1,8 +1,9 @@
 """From a party's file to partitions.
 
-A large table is read once. :func:`stage_table` checks and types its cells, normalises its keys, copies both to a private
-folder, and looks for keys that are repeated. When it is known how people are spread over partitions, the copy is split.
-All of it is done in chores, which other processes of the party can do; one process needs the same memory for any table.
+A large table is read once. :func:`stage_table` checks and types its cells, normalises its keys, copies both to a
+private folder, and looks for keys that are repeated. When it is known how people are spread over partitions, the copy
+is split. All of it is done in work units, which other processes of the party can do; one process needs the same memory
+for any table.
 """
 
 from __future__ import annotations
