@@ -48,7 +48,7 @@ def maker(trust: Trust, columns: int = 117, gamma: int = 4096):
         shares = tuple((owner, share) for owner in trust.owners)
         return SkellamRelease(
             "moments", shares, columns**2, found.l1, found.l2_squared, found.replace_l1,
-            found.replace_l2_squared, 1e-30, "moments-sensitivity",
+            found.replace_l2_squared, tail=1e-30, theorem="moments-sensitivity",
         )  # fmt: skip
 
     return make
@@ -116,7 +116,7 @@ def steps(rounds: int = 40, rate: Fraction = Fraction(1, 20), gamma: int = 2**28
     def make(mu: int) -> RepeatedRelease:
         shares = tuple((owner, Fraction(mu, 3)) for owner in THREE.owners)
         release = SkellamRelease(
-            "steps", shares, 4, found.l1, found.l2_squared, found.replace_l1, found.replace_l2_squared, 1e-30
+            "steps", shares, 4, found.l1, found.l2_squared, found.replace_l1, found.replace_l2_squared, tail=1e-30
         )
         return RepeatedRelease(PoissonSampled(release, rate, THREE.owners), rounds)
 

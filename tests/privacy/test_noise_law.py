@@ -197,7 +197,7 @@ SHARES = [(Fraction(t), m) for t in ("3/10", "700", "1000000000000") for m in (2
 
 
 def laplace_fit(samples, scale: Fraction, cells: int = 60) -> float:
-    quantiles = stats.pure.ppf(np.linspace(0, 1, cells + 1)[1:-1]) * float(scale)
+    quantiles = stats.laplace.ppf(np.linspace(0, 1, cells + 1)[1:-1]) * float(scale)
     edges = np.unique(np.floor(quantiles).astype(np.int64))
     rate = 1 / float(scale)
     # P(X > k) = p^(k+1) / (1+p) for k >= 0, and P(X <= k) = p^-k / (1+p) below.

@@ -365,7 +365,7 @@ def test_equal_to_memory(tmp_path: Path, kind: str, order: list[int] | None, mon
         lambda table: table.take_rows(some),
         lambda table: table.sorted_by_id().take_rows(some).take_rows([3, 0]),
         lambda table: table.take(["p00400", "p00010"]),
-        lambda table: table.aligned([8, 2, 5], ["x", "y", "z"]),
+        lambda table: table.align([8, 2, 5], ["x", "y", "z"]),
         lambda table: table.place_in_slots([8, 2, 5], [1, 2, 9], 10, b"token"),
     ):
         left, right = view(disk), view(memory)

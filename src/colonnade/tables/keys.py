@@ -131,17 +131,7 @@ _MOST_PASSES = 8
 _LONGEST_NUMBER = 400
 
 
-@dataclass(frozen=True)
-class TextRules:
-    """The rules for text."""
-
-    form: UnicodeForm = "NFC"
-    accents: Accents = "keep"
-    case: Case = "keep"
-    blanks: Blanks = "trim"
-
-
-def normalise_text(array: Any, place: CellLocation, rules: TextRules) -> Any:
+def normalise_text(array: Any, place: CellLocation, rules: Key) -> Any:
     """Text in its normal form; whole numbers become their digits; null and empty cells are missing."""
     if pa.types.is_temporal(array.type):
         raise DataError(
@@ -205,11 +195,11 @@ _SHORTER = (
 )
 
 
-def _normalise_ascii(cells: Any, rules: TextRules) -> Any:
+def _normalise_ascii(cells: Any, rules: Key) -> Any:
     return _apply_blank_rule(pc.ascii_lower(cells) if rules.case == "fold" else cells, rules.blanks)
 
 
-def _normalise_fully(value: str, rules: TextRules) -> str:
+def _normalise_fully(value: str, rules: Key) -> str:
     # No rule makes such a character out of others, so one look is enough.
     apply = apply_between_unassigned if has_unassigned(value) else _apply
     for _ in range(_MOST_PASSES):
@@ -219,9 +209,9 @@ def _normalise_fully(value: str, rules: TextRules) -> str:
     return value
 
 
-def _one_pass(value: str, rules: TextRules, apply: Callable[[_Change, str], str]) -> str:
-    if rules.form != "keep":
-        value = apply(_FORMS[rules.form], value)
+def _one_pass(value: str, rules: Key, apply: Callable[[_Change, str], str]) -> str:
+    if rules.unicode != "keep":
+        value = apply(_FORMS[rules.unicode], value)
     if rules.accents == "strip":
         value = apply(_FORMS["NFC"], apply(_strip_marks, value))
     if rules.case == "fold":
@@ -230,7 +220,7 @@ def _one_pass(value: str, rules: TextRules, apply: Callable[[_Change, str], str]
         value = _RUNS.sub(" " if rules.blanks == "collapse" else "", value)
     if rules.blanks != "keep":
         value = value.strip(BLANKS)
-    return value if rules.form == "keep" else apply(_FORMS[rules.form], value)
+    return value if rules.unicode == "keep" else apply(_FORMS[rules.unicode], value)
 
 
 def _strip_marks(value: str) -> str:
@@ -339,7 +329,7 @@ class Key:
             return normalise_numbers(array, place)
         if self.kind == "date":
             return normalise_dates(array, place, format)
-        return normalise_text(array, place, TextRules(self.unicode, self.accents, self.case, self.blanks))
+        return normalise_text(array, place, self)
 
 
 _RULES: dict[str, tuple[str, ...]] = {

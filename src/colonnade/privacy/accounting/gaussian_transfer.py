@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.privacy.accounting import special
 from colonnade.privacy.accounting.gaussian import HAIR, find_last_nonpositive, gaussian_epsilon, log_gaussian_deltas
-from colonnade.privacy.accounting.renyi import log_deltas, release_rdp, view_rdp
+from colonnade.privacy.accounting.renyi import Array, log_deltas, release_rdp, view_rdp
 from colonnade.privacy.noise_laws import law_of_event, ratio
 from colonnade.privacy.releases import PURE, View
 
@@ -68,7 +67,6 @@ def closeness_of(view: View, z: float) -> GaussianCloseness:
     return GaussianCloseness(count * gap, count * 2 * math.exp(min(0.0, -z * z / 2 + excess)))
 
 
-Array = NDArray[np.float64]
 _MOST_ATOMS = 4096
 _LOST = 1e-6  # of delta may go to what is cut off
 _MOST_EPSILON = 1e7

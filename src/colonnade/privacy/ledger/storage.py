@@ -292,9 +292,12 @@ class LedgerFile:
     def __init__(self, path: str | os.PathLike[str], *, there: bool = False) -> None:
         """Open a ledger, or make one where none is, unless it must be ``there``."""
         self.path = Path(path)
+        """Where the ledger lies."""
         self.upgraded = False
+        """Whether a change through this object added hashes to a ledger that had none."""
         with self._named():
             self.created = not there and not self.path.exists() and make_file(Path(os.path.realpath(self.path)))
+            """Whether this object made the file; nothing is on record then, even if something was revealed before."""
         with self.reading():
             pass
 
