@@ -27,7 +27,7 @@ from colonnade.privacy import (
 )
 from colonnade.privacy.accountant import ceiling, epsilon, routes
 from colonnade.privacy.accounting.loss_distributions import LossDistribution
-from colonnade.privacy.accounting.renyi import RenyiProfile
+from colonnade.privacy.accounting.mixtures import RenyiProfile
 from colonnade.privacy.calibrate import binding_budget, largest_number, least_noise, smallest_number
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import Sensitivity, moments_sensitivity, rounded_norm_squared

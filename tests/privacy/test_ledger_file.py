@@ -16,9 +16,15 @@ from pathlib import Path
 import pytest
 
 from colonnade.errors import LedgerError
-from colonnade.privacy.ledger import Ledger, conversion as converting, storage
-from colonnade.privacy.ledger.conversion import convert_ledger
-from colonnade.privacy.ledger.storage import GENESIS, append_change, insert_entry, kept_open, switch_to_wal
+from colonnade.privacy.ledger import Ledger, storage
+from colonnade.privacy.ledger.storage import (
+    GENESIS,
+    append_change,
+    convert_ledger,
+    insert_entry,
+    kept_open,
+    switch_to_wal,
+)
 from colonnade.privacy.observers import Observer
 from tests.support.errors import raises, refused
 from tests.support.ledgers import DELTA, EVENT, TRUST, altered, keys
@@ -393,7 +399,7 @@ def test_a_refusal_or_a_failure_half_way_changes_nothing(
     refused(LedgerError, "LE042", "version-", convert_ledger, path)
     assert kept.read_bytes() == b"the only copy"
     kept.unlink()
-    found, heads = iter([converting.file_version, lambda base: 3]), iter("ab")
+    found, heads = iter([storage.file_version, lambda base: 3]), iter("ab")
     for code, name, seems in (
         (
             "LE041",
@@ -403,7 +409,7 @@ def test_a_refusal_or_a_failure_half_way_changes_nothing(
         ("LE040", "head", lambda base: next(heads)),  # the copy and the ledger seem to have different heads
     ):
         with monkeypatch.context() as other:
-            other.setattr(converting, name, seems)
+            other.setattr(storage, name, seems)
             refused(LedgerError, code, convert_ledger, path)
     assert Ledger(path).entries() == before
     if number == 2:

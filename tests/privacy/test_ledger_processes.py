@@ -22,7 +22,7 @@ import pytest
 from colonnade.disk import writing
 from colonnade.errors import BudgetError, LedgerError
 from colonnade.models.serialization import replace_private, write_together
-from colonnade.privacy.ledger import Ledger, LedgerEntry, conversion as converting, storage
+from colonnade.privacy.ledger import Ledger, LedgerEntry, storage
 from colonnade.privacy.observers import Observer
 from tests.support.errors import refused
 from tests.support.ledgers import DELTA, EVENT, TRUST, cap, cost
@@ -227,9 +227,9 @@ def test_after_a_crash_a_ledger_is_converted_again(file: str, number: int, at: s
     path, kept = tmp_path / "ledger.sqlite", tmp_path / f"ledger.sqlite.version-{number}"
     for place in (path, kept) if at == "_held" else (path,):
         shutil.copyfile(Path(__file__).parents[1] / "fixtures" / "ledger" / file, place)
-    kill(converting, at, "before", converting.convert_ledger, path)
+    kill(storage, at, "before", storage.convert_ledger, path)
     assert Ledger(path).entries()
-    done = converting.convert_ledger(path)
+    done = storage.convert_ledger(path)
     assert (done.kept_path, done.version) == (kept, number)
     assert not any(name.endswith(".new") for name in names(tmp_path))
 

@@ -14,8 +14,7 @@ from scipy import special, stats
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, skellam, strip_sampler
 from colonnade.privacy.noise.local_mechanisms import _draw_below, odds_of_epsilon, randomised_response
-from colonnade.privacy.noise.mass_functions import PolyaMass
-from colonnade.privacy.noise.strip_sampler import sample
+from colonnade.privacy.noise.strip_sampler import PolyaMass, sample
 from colonnade.randomness import Stream
 from research.bounds import share_of
 from tests.support.errors import refused

@@ -43,7 +43,12 @@ from colonnade.tables import (
 )
 from colonnade.tables.encoding import EncodingReport, InvalidValues
 from colonnade.tables.keys import Duplicates
-from colonnade.tables.partitioning import PartitionedTable, partitions, private_tempdir, stage_table, staging
+from colonnade.tables.partitioning import (
+    PartitionedTable,
+    partitions,
+    stage_table,
+    staging,
+)
 from colonnade.tables.partitioning.staging import KeyFingerprints, PartitionRunner, WorkUnit
 from colonnade.tables.sources import file_sets
 from colonnade.tables.sources.factory import open_source
@@ -400,7 +405,7 @@ def test_links_among_what_was_left_are_not_followed(tmp_path: Path) -> None:
 def test_a_full_disk_is_a_sentence_that_names_the_folder(
     tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create, held = private_tempdir._create_file, in_texts(9, 1)
+    create, held = partitions._create_file, in_texts(9, 1)
     twice, plan = pa.concat_tables([held, held]), KeyPlan(PLAN.keys, "first")
 
     def full(path: Path) -> Any:
@@ -410,7 +415,7 @@ def test_a_full_disk_is_a_sentence_that_names_the_folder(
                 os.dup2(nowhere.fileno(), file.fileno())
         return file
 
-    monkeypatch.setattr(private_tempdir, "_create_file", full)
+    monkeypatch.setattr(partitions, "_create_file", full)
     with raises(DataError, "DA266", "No space left on device", tmp_path):
         stage_table(twice, SCHEMA, plan, tmp_path).split(SPREAD.of, 4)
     assert list(tmp_path.iterdir()) == []
@@ -643,12 +648,12 @@ def test_files_that_change_meanwhile_are_noticed(tmp_path: Path, monkeypatch: py
 
 
 def test_a_file_that_was_not_written_whole_has_no_name(tmp_path: Path) -> None:
-    with suppress(KeyError), private_tempdir.write_atomically(tmp_path, "run") as file:
+    with suppress(KeyError), partitions.write_atomically(tmp_path, "run") as file:
         file.write(b"half")
         raise KeyError
     assert list(tmp_path.iterdir()) == []
     for _ in range(2):
-        with private_tempdir.write_atomically(tmp_path, "run") as file:
+        with partitions.write_atomically(tmp_path, "run") as file:
             file.write(b"one")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one"]
 
@@ -656,7 +661,7 @@ def test_a_file_that_was_not_written_whole_has_no_name(tmp_path: Path) -> None:
 def test_a_folder_to_which_a_late_worker_writes_is_removed_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, rmdir, late = private_tempdir.PrivateTempDir(tmp_path), os.rmdir, ["rows-000003.arrow", "keys-000003"]
+    found, rmdir, late = partitions.PrivateTempDir(tmp_path), os.rmdir, ["rows-000003.arrow", "keys-000003"]
 
     def interrupted(path: Any, **named: Any) -> None:
         if late:

@@ -34,11 +34,11 @@ from colonnade.tables import (
     number,
     population,
     read_table,
-    reading,
+    table as reading,
 )
 from colonnade.tables.centring import ColumnCentring
-from colonnade.tables.external_sort import ExternalSort
-from colonnade.tables.ids import Ids, pack_ids
+from colonnade.tables.keys import Ids, pack_ids
+from colonnade.tables.sources.base import ExternalSort
 from colonnade.tables.table import OnDiskCells
 from tests.support.errors import refused
 from tests.support.tables import put
@@ -583,7 +583,7 @@ def test_ids_are_a_sequence(texts: list[str], random: Any) -> None:
 
 
 def test_order_is_seen_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.tables.ids._CHUNK", 4)
+    monkeypatch.setattr("colonnade.tables.keys._CHUNK", 4)
     texts = [f"{i:02d}" for i in range(13)]
     assert Ids(pa.array(texts, pa.large_string())).is_sorted()
     for place in range(1, 13):

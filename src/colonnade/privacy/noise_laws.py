@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accounting.gaussian import HAIR
+from colonnade.privacy.accounting.gaussian import HAIR, Array
 from colonnade.privacy.noise import TAIL, Shape, discrete_gaussian, discrete_laplace_share, skellam
 from colonnade.privacy.releases import (
     PURE,
@@ -47,7 +47,6 @@ CLOSEST_TO_GAUSSIAN: Final = "discrete-gaussian"
 """The law closest to a Gaussian, for noise that one owner draws alone, or that is drawn often."""
 FUNCTIONAL: Final = "discrete-laplace"
 Words = tuple[tuple[str, str], ...]
-Array = NDArray[np.float64]
 Samples = NDArray[np.int64]
 
 # Lemma T (docs/theory/skellam-close-to-gaussian.md): within z standard deviations the logarithms of the
@@ -443,9 +442,7 @@ class DiscreteLaplace(AdditiveNoise):
         if view.noise >= 1 or not view.l1:
             pure, single = (float_up(Fraction(l1) / event.scale) for l1 in (view.l1, view.single_l1))
             return replace(view, kind=PURE, pure=pure, single_pure=single)
-        from colonnade.privacy.noise.mass_functions import (
-            generalised_laplace_epsilon,  # it needs flint, most events do not
-        )
+        from colonnade.privacy.noise.strip_sampler import generalised_laplace_epsilon
 
         least = generalised_laplace_epsilon(float(view.noise), float(event.scale), int(view.l1))
         known = f"{known_to} knows so much" if known_to else "so much is known or missing"

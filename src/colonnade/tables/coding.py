@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError, StudyError
 from colonnade.tables.bins import Bins, Matrix
-from colonnade.tables.cell_parsing import pa
+from colonnade.tables.cell_parsing import Mask, pa
 from colonnade.tables.columns import Codes, Column, uniform
 from colonnade.tables.constraints import ColumnComparison, Constraint, parse_constraints
 from colonnade.tables.schema import Schema
@@ -215,7 +215,6 @@ def _code_column(name: str, column: Column, chosen: Mapping[str, Any], default: 
         raise SchemaError(f"bins of column {name!r}: {error} [SC016]") from None
 
 
-Mask = NDArray[np.bool_]
 _NONE = "does not occur"
 
 
