@@ -399,7 +399,7 @@ def test_links_among_what_was_left_are_not_followed(tmp_path: Path) -> None:
         "run-000000.arrow",
         "run-000000.index",
         "index",
-        "spool.json",
+        "partitions.json",
     ],
 )
 def test_a_full_disk_is_a_sentence_that_names_the_folder(
@@ -428,10 +428,10 @@ def test_partitions_that_are_none_are_refused_and_so_are_folders_that_hold_somet
         refused(ValueError, "VA247|VA248", split, spread.of, count, tmp_path)
     assert list(tmp_path.iterdir()) == []
     refused(DataError, "DA262", PartitionedTable.open, tmp_path, SCHEMA)
-    for text in ("[]", '{"format": "colonnade spool 1"}', "x"):
-        (tmp_path / "spool.json").write_text(text)
+    for text in ("[]", '{"format": "colonnade partitions 1"}', "x"):
+        (tmp_path / "partitions.json").write_text(text)
         refused(DataError, "DA262|VA245", PartitionedTable.open, tmp_path, SCHEMA)
-    inside = tmp_path / "spool.json" / "inside"  # which cannot be made
+    inside = tmp_path / "partitions.json" / "inside"  # which cannot be made
     refused(DataError, ("DA266", tmp_path), stage_table, in_texts(9, 1), SCHEMA, PLAN, inside)
     spool = split(SPREAD.of, 4, tmp_path)
     refused(DataError, "DA263", PartitionedTable.open, spool.folder, SCHEMA.without(["age"]))
@@ -495,11 +495,11 @@ def in_partitions(
     source: Any, plan: KeyPlan, folder: Path, hands: PartitionRunner, misfits: InvalidValues = "map"
 ) -> Any:
     """Everything about a table in partitions, in the order in which it lies there."""
-    found = stage_table(source, SCHEMA, plan, folder, misfits=misfits, hands=hands)
+    found = stage_table(source, SCHEMA, plan, folder, misfits=misfits, workers=hands)
     spread = PartitionFinder.write(SPREAD, found.folder)
     spool = found.split(spread, spread.count, hands)
     spread.forget()
-    assert {path.name.split("-")[0] for path in found.folder.iterdir()} <= {"index", "run", "spool.json"}
+    assert {path.name.split("-")[0] for path in found.folder.iterdir()} <= {"index", "run", "partitions.json"}
     tables = [PartitionedTable.open(found.folder, SCHEMA).partition(place) for place in range(spool.count)]
     told = [
         (table.row_numbers.tolist(), table.keys.values, list(table.own_ids), table.matrix().tolist())
@@ -561,8 +561,8 @@ def test_pieces_of_about_the_same_size(tmp_path: Path, monkeypatch: pytest.Monke
 def refusals(folder: Path, place: Path, plan: KeyPlan = PLAN) -> set[str]:
     """What is said if the head reads alone, with hands, with hands that fail, and without partitions."""
     reads: list[Callable[[], Any]] = [
-        lambda: stage_table(folder, SCHEMA, plan, place, hands=Others(3)),
-        lambda: stage_table(folder, SCHEMA, plan, place, hands=Others(4, failing=0.5, at_once=9)),
+        lambda: stage_table(folder, SCHEMA, plan, place, workers=Others(3)),
+        lambda: stage_table(folder, SCHEMA, plan, place, workers=Others(4, failing=0.5, at_once=9)),
         lambda: stage_table(folder, SCHEMA, plan, place),
         lambda: stage_table(open_source(folder, str(folder)).read_chosen(list), SCHEMA, plan, place, name=str(folder)),
         lambda: read_table(folder, SCHEMA, keys=plan).check(),
@@ -643,7 +643,7 @@ def test_files_that_change_meanwhile_are_noticed(tmp_path: Path, monkeypatch: py
             yield found
             CHANGES[change](folder)
 
-    refused(DataError, "DA203", stage_table, folder, SCHEMA, PLAN, tmp_path / "spool", hands=hands)
+    refused(DataError, "DA203", stage_table, folder, SCHEMA, PLAN, tmp_path / "spool", workers=hands)
     assert list((tmp_path / "spool").iterdir()) == []
 
 

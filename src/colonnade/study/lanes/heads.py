@@ -170,7 +170,7 @@ class OwnerLanesHead(LanesHead):
             id=own.id,
             columns=config.key_columns(plan),
             misfits=own.misfits,
-            hands=self._hands(lambda: None),
+            workers=self._hands(lambda: None),
         )
         report = gathered.report
         misfits = dict(report.misfits)

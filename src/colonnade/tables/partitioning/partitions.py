@@ -43,7 +43,7 @@ _TRIES, _PAUSE_SECONDS = 50, 0.1
 class PrivateTempDir:
     """A folder that only this user can open, with a random name.
 
-    It is locked as long as this process lives, so that the next one to make a room in the same folder can tell it from
+    It is locked as long as this process lives, so that whoever makes the next one in the same folder can tell it from
     what a killed process left, and deletes that. It is deleted by the process that made it, not by its children.
     """
 
@@ -59,7 +59,7 @@ class PrivateTempDir:
 
 
 def remove_stale_dirs(folder: Path) -> None:
-    """Delete the rooms in a folder whose processes were killed."""
+    """Delete what killed processes left in a folder."""
     writing.remove_leftovers(folder.absolute() / _PLACE)
 
 
@@ -133,8 +133,8 @@ MAX_PARTITIONS = 1 << 16
 """The most partitions."""
 PartitionOf = Callable[[Sequence[bytes]], NDArray[np.int64]]
 
-_FORMAT = "colonnade spool 1"
-_ABOUT, _INDEX = "spool.json", "index"
+_FORMAT = "colonnade partitions 1"
+_ABOUT, _INDEX = "partitions.json", "index"
 _RUN_BYTES = 1 << 26
 _SHORTEST_RUN = 1 << 24
 _USUAL_RUN = 1 << 28  # at most: whoever makes one has it in memory twice
@@ -167,10 +167,10 @@ class PartitionSource(TableSource):
         index: NDArray[np.uint32],
         number: int,
         typing: CellTyping,
-        room: PrivateTempDir | None = None,
+        tempdir: PrivateTempDir | None = None,
     ) -> None:
         super().__init__(name)
-        self._room = room  # the folder stays as long as there are rows in it that may be read
+        self._tempdir = tempdir  # the folder stays as long as there are rows in it that may be read
         self._folder = folder
         self._edges = np.array(index[:, number : number + 2], np.int64).reshape(-1, 2)
         self._rows_of_runs = np.array(index[:, -1], np.int64)
@@ -217,12 +217,14 @@ class PartitionSource(TableSource):
 class PartitionedTable:
     """A table in partitions: the folder is all that another process needs, and the schema."""
 
-    def __init__(self, folder: Path, schema: Schema, about: PartitionInfo, room: PrivateTempDir | None = None) -> None:
+    def __init__(
+        self, folder: Path, schema: Schema, about: PartitionInfo, tempdir: PrivateTempDir | None = None
+    ) -> None:
         self.folder = folder
         self.schema = schema
         self.count = about.count
         self._about = about
-        self._room = room
+        self._tempdir = tempdir
         self._typing = CellTyping(schema)
 
     @classmethod
@@ -253,7 +255,7 @@ class PartitionedTable:
         """The rows of one partition that have a key, in the order of the file and under their numbers in it."""
         if not 0 <= number < self.count:
             raise IndexError(f"there are {self.count} partitions, and none of number {number} [VA246]")
-        rows = PartitionSource(self._about.source, self.folder, self._index(), number, self._typing, self._room)
+        rows = PartitionSource(self._about.source, self.folder, self._index(), number, self._typing, self._tempdir)
         columns, large = list(self.schema.sources), rows.size(list) > _LARGE
         # Opening runs takes most of the time, so all is read at once.
         naming = rows.read([ROW, KEY, ID] if large else [ROW, KEY, ID, *columns])
@@ -273,8 +275,8 @@ class PartitionedTable:
 
     def remove(self) -> None:
         """Delete the folder, if this process made it."""
-        if self._room is not None:
-            self._room.remove()
+        if self._tempdir is not None:
+            self._tempdir.remove()
 
     def _index(self) -> NDArray[np.uint32]:
         shape = (self._about.runs, self.count + 1)
@@ -284,7 +286,7 @@ class PartitionedTable:
             return np.memmap(self.folder / _INDEX, _Place, "r", shape=shape)
 
     def __repr__(self) -> str:
-        return f"<Spool of {self._about.source}: {self.count} partitions>"
+        return f"<PartitionedTable of {self._about.source}: {self.count} partitions>"
 
 
 def write_run(folder: Path, number: int, held: list[pa.RecordBatch], partition_of: PartitionOf, count: int) -> None:
@@ -300,19 +302,21 @@ def write_run(folder: Path, number: int, held: list[pa.RecordBatch], partition_o
         file.write(edges.tobytes())
 
 
-def finish_table(room: PrivateTempDir, runs: int, count: int, about: PartitionInfo, schema: Schema) -> PartitionedTable:
-    """The spool, of which all runs are written."""
+def finish_table(
+    tempdir: PrivateTempDir, runs: int, count: int, about: PartitionInfo, schema: Schema
+) -> PartitionedTable:
+    """The table, of which all runs are written."""
     check_count(count)
-    with write_atomically(room.path, _INDEX) as index:
+    with write_atomically(tempdir.path, _INDEX) as index:
         for number in range(runs):
-            edges = room.path / _edges_name(number)
+            edges = tempdir.path / _edges_name(number)
             index.write(edges.read_bytes())
             edges.unlink()
     said = replace(about, count=count, runs=runs)
-    with write_atomically(room.path, _ABOUT) as file:
+    with write_atomically(tempdir.path, _ABOUT) as file:
         file.write(json.dumps({"format": _FORMAT} | asdict(said)).encode())
     pa.default_memory_pool().release_unused()
-    return PartitionedTable(room.path, schema, said, room)
+    return PartitionedTable(tempdir.path, schema, said, tempdir)
 
 
 def check_count(count: int) -> None:
