@@ -167,7 +167,7 @@ def shared(folder: Path, rows: int, workers: int) -> dict[str, Any]:
     crew = Crew(workers) if workers else None
     hands = no_workers if crew is None else crew.share
     clock, own, marks = time.monotonic(), time.process_time(), []
-    gathered = stage_table(folder / "table", schema(), plan(), folder, hands=hands)
+    gathered = stage_table(folder / "table", schema(), plan(), folder, workers=hands)
     marks.append(time.monotonic() - clock)
     spread = PartitionFinder.write(Partitions(64, bytes(32)), gathered.folder)
     made = gathered.split(spread, spread.count, hands)

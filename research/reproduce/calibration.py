@@ -21,7 +21,7 @@ from colonnade.privacy import (
     least_noise,
     view,
 )
-from colonnade.privacy.accounting.renyi import RenyiProfile
+from colonnade.privacy.accounting.mixtures import (RenyiProfile)
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.noise.local_mechanisms import Grid
 from research.formulas import paper_logistic_gradient_norm, paper_rounded_norm
@@ -41,7 +41,7 @@ def rounds_of(event: _Release, rate: float, rounds: int) -> RepeatedRelease:
 def skellam_release(mu: Fraction, l2_squared: int, l1: int, dimension: int) -> SkellamRelease:
     """One release with Skellam noise, of these sensitivities for a person more or less."""
     shares = tuple((owner, mu / 2) for owner in TWO.owners)
-    return SkellamRelease("sum", shares, dimension, l1, l2_squared, 2 * l1, 4 * l2_squared, float(TAIL))
+    return SkellamRelease("sum", shares, dimension, l1, l2_squared, 2 * l1, 4 * l2_squared, tail=float(TAIL))
 
 
 def renyi_noise(make: Callable[[Fraction], RepeatedRelease], epsilon: float, delta: float, start: float) -> float:
@@ -98,7 +98,7 @@ def gradient_deviation(
 
     def event(noise: int) -> RepeatedRelease:
         shares = (("first", Fraction(noise * unit)),)
-        release = DiscreteGaussianRelease("gradients", shares, numbers, l1, square, 2 * l1, 4 * square, float(TAIL))
+        release = DiscreteGaussianRelease("gradients", shares, numbers, l1, square, 2 * l1, 4 * square, tail=float(TAIL))
         return rounds_of(release, rate, rounds)
 
     found = least_noise(event, TWO, [Budget("analyst", epsilon, delta)], owners=1)

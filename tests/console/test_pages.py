@@ -30,7 +30,7 @@ from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
 from colonnade.privacy.observers import Trust
 from colonnade.privacy.statement import Statement, format_rounded_up
-from colonnade.privacy.statement_summary import LargestEpsilon, log_odds, posterior
+from colonnade.privacy.statement import (LargestEpsilon, log_odds, posterior)
 from colonnade.report import privacy, wording
 from colonnade.study import ledger_view as ledger_text
 from colonnade.tables.profiling import profile_table
@@ -393,7 +393,7 @@ def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_o
 TRUST = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
 EVENT = SkellamRelease(
     "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
-    2 * 10**12, 1e-30, "moments-sensitivity",
+    2 * 10**12, tail=1e-30, theorem="moments-sensitivity",
 )  # fmt: skip
 
 

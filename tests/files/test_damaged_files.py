@@ -217,7 +217,7 @@ def use_model(path: Path) -> None:
     assert model.summary()
     assert str(model.privacy_)
     assert repr(model)
-    json.dumps(model.learned(), allow_nan=False)
+    json.dumps(model.learned_values(), allow_nan=False)
     render(make_run({name: ["a"] for name in model.schemas_}), model.privacy_, model, section_of(model.kind))
     people = {name: PEOPLE[name] for name in model.schemas_}
     if hasattr(model, "transform"):
@@ -227,7 +227,7 @@ def use_model(path: Path) -> None:
         json.dumps(model.to_json(), allow_nan=False)
     if hasattr(model, "sample"):
         assert model.sample(20).num_rows <= 20
-        assert model.published()
+        assert model.published_files()
     if getattr(model, "ids_", None) is not None:
         assert len(model.joint.ids) == len(model.joint.scores) == len(model.joint.predictions)
 

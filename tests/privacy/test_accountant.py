@@ -18,10 +18,10 @@ from scipy.stats import norm
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import Adjacency, Budget, Observer, Sensitivity, Statement, Trust, accountant as acc, noise_laws
-from colonnade.privacy.accounting import gaussian, renyi
+from colonnade.privacy.accounting import gaussian, mixtures
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon
-from colonnade.privacy.accounting.gaussian_transfer import participation_counts
 from colonnade.privacy.accounting.loss_distributions import MOST_ROUNDS, LossDistribution, RoundGroup
+from colonnade.privacy.accounting.mixtures import participation_counts
 from colonnade.privacy.events import PURE, Event, View, views
 from colonnade.privacy.ledger.cost_cache import keeps_cap, sum_costs
 from colonnade.privacy.noise_laws import AdditiveNoise
@@ -137,7 +137,7 @@ def test_summed_discrete_gaussians(case) -> None:
     share = Fraction(case["sigma2_share"])
     many = {"parts": case["P"], "smallest": share, "dimension": case["dim"]}
     seen = replace(gauss(1, case["d1"], case["d2"] ** 2, **many), noise=share * case["P"])
-    assert renyi.release_rdp(seen)[case["alpha"] - 2] == pytest.approx(case["tau"], rel=1e-9)
+    assert mixtures.release_rdp(seen)[case["alpha"] - 2] == pytest.approx(case["tau"], rel=1e-9)
 
 
 @pytest.mark.parametrize("variances", [(0.25, 0.25), (0.25, 0.3, 0.9), (0.5,) * 5, (1.0, 1.0), (0.25,) * 7])
@@ -157,7 +157,7 @@ def test_the_bounds_for_sums_hold_for_the_exact_divergence(share: float, parts: 
     total = summed([share] * parts)
     total = total[total > 1e-250]
     seen = gauss(share * parts, shift, shift**2, parts=parts, smallest=Fraction(share))
-    bound = renyi.release_rdp(seen)
+    bound = mixtures.release_rdp(seen)
     for alpha in (2, 3, 8):
         p, q = total[shift:], total[:-shift]
         exact = float(np.log(np.sum(np.exp(alpha * np.log(p) + (1 - alpha) * np.log(q)))) / (alpha - 1))
@@ -213,7 +213,7 @@ def test_agrees_with_dp_accounting_in_the_gaussian_limit(sigma: float) -> None:
     scale = 10**9
     seen = skellam(Fraction(sigma) ** 2 * scale**2 / 2, scale, scale**2)
     event = dp_accounting.GaussianDpEvent(sigma)
-    by_orders = rdp.RdpAccountant(orders=list(renyi.ORDERS)).compose(event).get_epsilon(1e-5)
+    by_orders = rdp.RdpAccountant(orders=list(mixtures.ORDERS)).compose(event).get_epsilon(1e-5)
     assert rdp_epsilon([seen], 1e-5) == pytest.approx(by_orders, rel=1e-6)
     loss = pld.privacy_loss_distribution.from_gaussian_mechanism(
         sigma, value_discretization_interval=5e-4, use_connect_dots=True
@@ -414,21 +414,21 @@ def test_where_figures_once_came_out_too_small() -> None:
 
 @pytest.mark.parametrize("epsilon", [2e-9, 0.01, 0.9, 2000.0])
 def test_renyi_of_pure_releases_against_sixty_digits(epsilon: float) -> None:
-    for index, order in ((0, 2), (30, 32), (len(renyi.ORDERS) - 1, 4096)):
+    for index, order in ((0, 2), (30, 32), (len(mixtures.ORDERS) - 1, 4096)):
         with mpmath.workdps(60):
             e = mpmath.mpf(epsilon)
             tau = mpmath.log(mpmath.cosh((2 * order - 1) * e / 2) / mpmath.cosh(e / 2)) / (order - 1)
-        found = float(renyi.pure_rdp(epsilon)[index])
+        found = float(mixtures.pure_rdp(epsilon)[index])
         assert mpmath.mpf(found) >= tau
         assert found == pytest.approx(float(tau), rel=1e-9)
 
 
 @pytest.mark.parametrize("rate", [1e-12, 1e-6, 0.3])
 def test_known_batches_of_tiny_rate_are_rounded_up(rate: float) -> None:
-    found = renyi.known_batch_rdp(np.full_like(renyi.ORDERS, 3.7), rate)
+    found = mixtures.known_batch_rdp(np.full_like(mixtures.ORDERS, 3.7), rate)
     for index in (0, 60, 254):
         with mpmath.workdps(50):
-            order = mpmath.mpf(float(renyi.ORDERS[index]))
+            order = mpmath.mpf(float(mixtures.ORDERS[index]))
             grown = mpmath.exp((order - 1) * mpmath.mpf(3.7))
             exact = mpmath.log(1 - mpmath.mpf(rate) + mpmath.mpf(rate) * grown) / (order - 1)
         assert mpmath.mpf(float(found[index])) >= exact

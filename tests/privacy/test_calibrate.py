@@ -27,7 +27,7 @@ from colonnade.privacy import (
 )
 from colonnade.privacy.accountant import ceiling, epsilon, routes
 from colonnade.privacy.accounting.loss_distributions import LossDistribution
-from colonnade.privacy.accounting.renyi import RenyiProfile
+from colonnade.privacy.accounting.mixtures import RenyiProfile
 from colonnade.privacy.calibrate import binding_budget, largest_number, least_noise, smallest_number
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.sensitivity import Sensitivity, moments_sensitivity, rounded_norm_squared
@@ -48,7 +48,7 @@ def maker(trust: Trust, columns: int = 117, gamma: int = 4096):
         shares = tuple((owner, share) for owner in trust.owners)
         return SkellamRelease(
             "moments", shares, columns**2, found.l1, found.l2_squared, found.replace_l1,
-            found.replace_l2_squared, 1e-30, "moments-sensitivity",
+            found.replace_l2_squared, tail=1e-30, theorem="moments-sensitivity",
         )  # fmt: skip
 
     return make
@@ -116,7 +116,7 @@ def steps(rounds: int = 40, rate: Fraction = Fraction(1, 20), gamma: int = 2**28
     def make(mu: int) -> RepeatedRelease:
         shares = tuple((owner, Fraction(mu, 3)) for owner in THREE.owners)
         release = SkellamRelease(
-            "steps", shares, 4, found.l1, found.l2_squared, found.replace_l1, found.replace_l2_squared, 1e-30
+            "steps", shares, 4, found.l1, found.l2_squared, found.replace_l1, found.replace_l2_squared, tail=1e-30
         )
         return RepeatedRelease(PoissonSampled(release, rate, THREE.owners), rounds)
 

@@ -31,10 +31,10 @@ BIG = 10**40 + 7
 RELEASE = SkellamRelease(
     "moments",
     (("bank", Fraction(1, 3)), ("shop", Fraction(2)), ("clinic", Fraction(BIG))),
-    9, 6, BIG, 12, 2 * BIG, 1e-30, "moments-sensitivity",
+    9, 6, BIG, 12, 2 * BIG, tail=1e-30, theorem="moments-sensitivity",
 )  # fmt: skip
 LAPLACE = DiscreteLaplaceRelease(
-    "coefficients", tuple((name, Fraction(1, 2)) for name in TRUST.owners), 10, Fraction(40), 20, 30, 1e-30
+    "coefficients", tuple((name, Fraction(1, 2)) for name in TRUST.owners), 10, Fraction(40), 20, 30, tail=1e-30
 )
 RESPONSE = RandomisedResponse("labels", Fraction(27, 10), 4, "bank", audience=("shop", "clinic"))
 
@@ -43,7 +43,9 @@ RESPONSE = RandomisedResponse("labels", Fraction(27, 10), 4, "bank", audience=("
     "event",
     [
         RELEASE,
-        DiscreteGaussianRelease("counts", (("bank", Fraction(7)),), 1, 1, 1, 2, 4, 0.0, "x", "cited only"),
+        DiscreteGaussianRelease(
+            "counts", (("bank", Fraction(7)),), 1, 1, 1, 2, 4, tail=0.0, theorem="x", unproven="cited only"
+        ),
         NonPrivate("the row count was published", "rows", ("bank",)),
         NonPrivate("labels in the clear", "labels", ("bank",), ("shop", "clinic")),
         GaussianRelease("reals", (("bank", Fraction(1, 7)),), 3, 0, Fraction(2, 3), 0, Fraction(8, 3)),

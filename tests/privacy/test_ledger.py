@@ -128,7 +128,7 @@ def test_an_analyst_who_knows_the_number_of_rows_of_one_study_is_held_to_replaci
 def test_asking_first_writes_nothing_with_or_without_a_ledger(ledger: Ledger) -> None:
     def check_new(study, events, trust, caps):
         new = SpendingAccounts((), "", datetime.now(UTC))
-        new.refuse(study, new.study_content(events, trust, None), caps, ())
+        new.refuse(study, DisclosedStudy.of("", events, trust, None), caps, ())
 
     said = set()
     for check in (ledger.check, check_new):
@@ -395,7 +395,7 @@ def published(draw: st.DrawFn) -> DisclosedStudy:
     trust = Trust(owners, seats, draw(st.integers(1, (len(seats) - 1) // 2)))
     shares = tuple((owner, Fraction(draw(st.integers(10**12, 10**14)))) for owner in owners)
     l1, norm = draw(st.integers(1, 10**5)), draw(st.integers(1, 10**12))
-    return told_by(SkellamRelease("m", shares, 4, l1, norm, 2 * l1, 2 * norm, 1e-30, "t"), trust)
+    return told_by(SkellamRelease("m", shares, 4, l1, norm, 2 * l1, 2 * norm, tail=1e-30, theorem="t"), trust)
 
 
 @settings(max_examples=25)
@@ -598,7 +598,7 @@ def test_of_the_entries_before_a_period_nothing_is_needed(
 ) -> None:
     """Whatever the clock did, the same studies have ended early, and the same clock is ahead, as by all entries."""
     mine = Ledger(tmp_path_factory.mktemp("early") / "l.sqlite", clock=lambda: START)
-    with mine._file.writing() as base:
+    with mine.writing() as base:
         for offset, state in history:
             at = (START + timedelta(days=offset)).isoformat(timespec="milliseconds")
             number = insert_entry(base, "s", "d", at, "[]", TRUST.to_json())

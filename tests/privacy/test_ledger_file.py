@@ -16,9 +16,15 @@ from pathlib import Path
 import pytest
 
 from colonnade.errors import LedgerError
-from colonnade.privacy.ledger import Ledger, conversion as converting, storage
-from colonnade.privacy.ledger.conversion import convert_ledger
-from colonnade.privacy.ledger.storage import GENESIS, append_change, insert_entry, kept_open, switch_to_wal
+from colonnade.privacy.ledger import Ledger, storage
+from colonnade.privacy.ledger.storage import (
+    GENESIS,
+    append_change,
+    convert_ledger,
+    insert_entry,
+    kept_open,
+    switch_to_wal,
+)
 from colonnade.privacy.observers import Observer
 from tests.support.errors import raises, refused
 from tests.support.ledgers import DELTA, EVENT, TRUST, altered, keys
@@ -210,7 +216,7 @@ def test_the_file_is_append_only_and_durable(path: Path) -> None:
         for statement in ("DELETE FROM entries", "UPDATE entries SET events = '[]'", "DELETE FROM changes",
                           "UPDATE changes SET state = 'released'", "DELETE FROM chain"):  # fmt: skip
             refused(sqlite3.IntegrityError, "append-only", base.execute, statement)
-    with raises(LedgerError, "LE017", "append-only"), Ledger(path)._file.writing() as base:
+    with raises(LedgerError, "LE017", "append-only"), Ledger(path).writing() as base:
         base.execute("INSERT OR REPLACE INTO entries SELECT id, 'other', digest, created, events, trust FROM entries")
     with closing(sqlite3.connect(":memory:")) as base:
         refused(LedgerError, "LE033", "memory", switch_to_wal, base)  # a place without a log is refused
@@ -313,9 +319,9 @@ def test_others_write_in_between_and_an_error_in_one_use_changes_nothing(path: P
         assert ledger.studies == 4
         entry = ledger.mark_sent(ledger.reserve("ours", "d", [EVENT], TRUST, []))
         refused(LedgerError, "LE006", "released", ledger.release, entry)
-        with pytest.raises(ZeroDivisionError), ledger._file.reading():
+        with pytest.raises(ZeroDivisionError), ledger.reading():
             raise ZeroDivisionError
-        with ledger._file.reading() as base:
+        with ledger.reading() as base:
             refused(sqlite3.OperationalError, "readonly", base.execute, "DELETE FROM sums")
         ledger.commit(entry)
     assert studies(path) == ["theirs", "ours"]
@@ -393,13 +399,17 @@ def test_a_refusal_or_a_failure_half_way_changes_nothing(
     refused(LedgerError, "LE042", "version-", convert_ledger, path)
     assert kept.read_bytes() == b"the only copy"
     kept.unlink()
-    found, heads = iter([converting.file_version, lambda base: 3]), iter("ab")
+    found, heads = iter([storage.file_version, lambda base: 3]), iter("ab")
     for code, name, seems in (
-        ("LE041", "version_of", lambda base: next(found)(base)),  # at first, and in the copy: another process was first
+        (
+            "LE041",
+            "file_version",
+            lambda base: next(found)(base),
+        ),  # at first, and in the copy: another process was first
         ("LE040", "head", lambda base: next(heads)),  # the copy and the ledger seem to have different heads
     ):
         with monkeypatch.context() as other:
-            other.setattr(converting, name, seems)
+            other.setattr(storage, name, seems)
             refused(LedgerError, code, convert_ledger, path)
     assert Ledger(path).entries() == before
     if number == 2:

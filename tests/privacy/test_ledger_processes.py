@@ -22,7 +22,7 @@ import pytest
 from colonnade.disk import writing
 from colonnade.errors import BudgetError, LedgerError
 from colonnade.models.serialization import replace_private, write_together
-from colonnade.privacy.ledger import Ledger, LedgerEntry, conversion as converting, storage
+from colonnade.privacy.ledger import Ledger, LedgerEntry, storage
 from colonnade.privacy.observers import Observer
 from tests.support.errors import refused
 from tests.support.ledgers import DELTA, EVENT, TRUST, cap, cost
@@ -149,7 +149,7 @@ def test_a_ledger_is_read_where_nothing_may_be_written() -> None:
 
 
 def _half_way(ledger: Ledger) -> None:
-    with ledger._file.writing() as base:
+    with ledger.writing() as base:
         base.execute("INSERT INTO entries (study, digest, created, events, trust) VALUES ('s', '', '', '[]', '{}')")
         die()
 
@@ -221,15 +221,15 @@ def test_a_private_file_is_the_old_or_the_new_one_when_its_writer_is_killed(modu
 
 
 @pytest.mark.parametrize(("file", "number"), [("ledger-1.db", 1), ("earlier-ledger.db", 2)])
-@pytest.mark.parametrize("at", ["rows", "_held"])
+@pytest.mark.parametrize("at", ["read_entries", "_held"])
 def test_after_a_crash_a_ledger_is_converted_again(file: str, number: int, at: str, tmp_path: Path) -> None:
     """Killed with the copy half made, and, by way of a copy that is there, with the ledger not yet changed."""
     path, kept = tmp_path / "ledger.sqlite", tmp_path / f"ledger.sqlite.version-{number}"
     for place in (path, kept) if at == "_held" else (path,):
         shutil.copyfile(Path(__file__).parents[1] / "fixtures" / "ledger" / file, place)
-    kill(converting, at, "before", converting.convert_ledger, path)
+    kill(storage, at, "before", storage.convert_ledger, path)
     assert Ledger(path).entries()
-    done = converting.convert_ledger(path)
+    done = storage.convert_ledger(path)
     assert (done.kept_path, done.version) == (kept, number)
     assert not any(name.endswith(".new") for name in names(tmp_path))
 

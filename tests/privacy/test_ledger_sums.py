@@ -103,7 +103,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         return real(events, trust, people)
 
     for module in (book, summing):
-        monkeypatch.setattr(module, "read_told", counted)
+        monkeypatch.setattr(module, "read_study", counted)
     return seen
 
 
@@ -359,8 +359,8 @@ def messages(draw: st.DrawFn) -> Event:
     audience = tuple(draw(st.lists(st.sampled_from([*OWNERS, "coordinator"]), max_size=2, unique=True)))
     shares = tuple((owner, Fraction(draw(st.integers(10**9, 10**13)))) for owner in about or OWNERS)
     finer = [("clinic", 10**3, 10**6)] if draw(st.booleans()) else []
-    numbers = (9, 10**4, 10**8, 2 * 10**4, 4 * 10**8, 1e-30, "t")
-    return SkellamRelease("a message", shares, *numbers, audience=audience, about=about, others=tuple(finer))
+    numbers, said = (9, 10**4, 10**8, 2 * 10**4, 4 * 10**8), {"tail": 1e-30, "theorem": "t", "others": tuple(finer)}
+    return SkellamRelease("a message", shares, *numbers, audience=audience, about=about, **said)
 
 
 @settings(max_examples=25, deadline=None)

@@ -14,8 +14,7 @@ from scipy import special, stats
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, skellam, strip_sampler
 from colonnade.privacy.noise.local_mechanisms import _draw_below, odds_of_epsilon, randomised_response
-from colonnade.privacy.noise.mass_functions import PolyaMass
-from colonnade.privacy.noise.strip_sampler import sample
+from colonnade.privacy.noise.strip_sampler import PolyaMass, sample
 from colonnade.randomness import Stream
 from research.bounds import share_of
 from tests.support.errors import refused
@@ -197,7 +196,7 @@ SHARES = [(Fraction(t), m) for t in ("3/10", "700", "1000000000000") for m in (2
 
 
 def laplace_fit(samples, scale: Fraction, cells: int = 60) -> float:
-    quantiles = stats.pure.ppf(np.linspace(0, 1, cells + 1)[1:-1]) * float(scale)
+    quantiles = stats.laplace.ppf(np.linspace(0, 1, cells + 1)[1:-1]) * float(scale)
     edges = np.unique(np.floor(quantiles).astype(np.int64))
     rate = 1 / float(scale)
     # P(X > k) = p^(k+1) / (1+p) for k >= 0, and P(X <= k) = p^-k / (1+p) below.

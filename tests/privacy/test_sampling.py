@@ -18,8 +18,8 @@ from mpmath import mp, mpf
 from scipy.stats import binom
 
 from colonnade.privacy import Adjacency, accountant as acc
-from colonnade.privacy.accounting import renyi
-from colonnade.privacy.accounting.gaussian_transfer import GaussianMixture, participation_counts
+from colonnade.privacy.accounting import mixtures
+from colonnade.privacy.accounting.mixtures import GaussianMixture, participation_counts
 from colonnade.privacy.events import PURE, View
 from colonnade.privacy.noise_laws import skellam_gaussian_gap
 from research.bounds import skellam_rdp
@@ -46,14 +46,14 @@ def by_route(views, delta: float, name: str) -> float:
 
 @pytest.mark.parametrize("case", VECTORS["sqm"]["subsampled_skellam"])
 def test_a_secret_batch_of_skellam_noise(case) -> None:
-    terms = [skellam_rdp(a, case["mu"], case["d1"], case["d2"]) for a in renyi.ORDERS.astype(int).tolist()]
-    found = renyi.secret_batch_rdp(np.array(terms), case["q"])
+    terms = [skellam_rdp(a, case["mu"], case["d1"], case["d2"]) for a in mixtures.ORDERS.astype(int).tolist()]
+    found = mixtures.secret_batch_rdp(np.array(terms), case["q"])
     assert found[case["alpha"] - 2] == pytest.approx(case["tau"], rel=1e-9)
 
 
 @pytest.mark.parametrize("case", VECTORS["sqm"]["known_coins"])
 def test_a_known_batch_order_by_order(case) -> None:
-    found = renyi.known_batch_rdp(np.full_like(renyi.ORDERS, case["tau_base"]), case["q"])
+    found = mixtures.known_batch_rdp(np.full_like(mixtures.ORDERS, case["tau_base"]), case["q"])
     assert found[case["alpha"] - 2] == pytest.approx(case["tau"], rel=1e-9)
 
 
@@ -156,7 +156,7 @@ def test_agrees_with_dp_accounting(ratio: float, rate: float, times: int) -> Non
     event = dp_accounting.SelfComposedDpEvent(
         dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(ratio)), times
     )
-    orders = [order for order in renyi.ORDERS.astype(int).tolist() if order <= 256]
+    orders = [order for order in mixtures.ORDERS.astype(int).tolist() if order <= 256]
     added = rdp.RdpAccountant(orders=orders).compose(event)
     composed = pld.privacy_loss_distribution.from_gaussian_mechanism(
         ratio, sampling_prob=rate, value_discretization_interval=5e-4, use_connect_dots=True

@@ -19,7 +19,7 @@ from colonnade.privacy import (
     RepeatedRelease,
     Statement,
     Trust,
-    statement_summary,
+    statement as statements,
 )
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon
 from colonnade.privacy.pictures import promises_chart, spending_chart
@@ -211,7 +211,7 @@ def test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not(shift: floa
         return [gaussian_delta(shift, epsilon) for epsilon in epsilons]
 
     epsilon = gaussian_epsilon(shift, chance)
-    rise = statement_summary.bound_log_odds(profile, epsilon, chance)
+    rise = statements.bound_log_odds(profile, epsilon, chance)
     exceeded = {odds: norm.cdf(shift / 2 - odds / shift) for odds in (rise, epsilon)}
     assert epsilon < rise < 2 * epsilon + 1
     assert exceeded[rise] <= chance < exceeded[epsilon]
@@ -219,11 +219,11 @@ def test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not(shift: floa
 
 def test_a_pure_guarantee_bounds_odds_by_its_epsilon_and_randomised_response_attains_it() -> None:
     keeps = math.log(3)
-    rise = statement_summary.bound_log_odds(
+    rise = statements.bound_log_odds(
         lambda epsilons: [0.0 if epsilon >= keeps else 1.0 for epsilon in epsilons], keeps, 1e-5
     )
     assert keeps <= rise <= keeps + 1e-9
-    assert statement_summary.posterior(0.5, rise) == pytest.approx(0.75)
+    assert statements.posterior(0.5, rise) == pytest.approx(0.75)
 
 
 def test_the_bound_holds_for_laws_at_random_whether_or_not_the_thing_is_true() -> None:
@@ -235,21 +235,21 @@ def test_the_bound_holds_for_laws_at_random_whether_or_not_the_thing_is_true() -
             return [np.maximum(both - math.exp(e) * both[::-1], 0).sum(axis=1).max() for e in epsilons]
 
         for chance in (0.3, 0.05, 1e-3):
-            rise = statement_summary.bound_log_odds(profile, 0.5, chance)
+            rise = statements.bound_log_odds(profile, 0.5, chance)
             assert both[:, both[0] > math.exp(rise) * both[1]].sum(axis=1).max() <= chance + 1e-12
 
 
 def test_a_statement_bounds_odds_for_every_observer(statement: Statement) -> None:
-    found = statement_summary.log_odds_by_row(statement)
+    found = statements.log_odds_by_row(statement)
     assert len(found) == len(statement.rows) + len(statement.missing_noise)
     for row in (*statement.rows, *statement.missing_noise):
-        rise = found[statement_summary.row_name(row)]
+        rise = found[statements.row_name(row)]
         if math.isinf(row.epsilon):
             assert rise is None
         else:
             assert row.epsilon < rise < 2 * row.epsilon + 1
-    assert found["analyst"] == statement_summary.log_odds(statement, "analyst")
-    assert statement_summary.log_odds(Statement.of([NonPrivate("told exactly")], TRUST, 1e-5), "analyst") == math.inf
+    assert found["analyst"] == statements.log_odds(statement, "analyst")
+    assert statements.log_odds(Statement.of([NonPrivate("told exactly")], TRUST, 1e-5), "analyst") == math.inf
 
 
 def test_beliefs_at_the_ends_stay_there_and_others_rise() -> None:
@@ -257,6 +257,6 @@ def test_beliefs_at_the_ends_stay_there_and_others_rise() -> None:
         (0.0, 2.0): 0.0, (1.0, 2.0): 1.0, (0.1, math.inf): 1.0, (0.0, math.inf): 0.0, (0.1, 0.0): 0.1,
         (0.1, math.log(2)): 2 / 11,
     }.items():  # fmt: skip
-        assert statement_summary.posterior(belief, rise) == pytest.approx(after)
+        assert statements.posterior(belief, rise) == pytest.approx(after)
     with pytest.raises(PrivacyError):  # a chance must be one
-        statement_summary.bound_log_odds(lambda epsilons: [0.0] * len(epsilons), 1.0, 0.0)
+        statements.bound_log_odds(lambda epsilons: [0.0] * len(epsilons), 1.0, 0.0)

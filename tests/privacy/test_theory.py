@@ -34,7 +34,7 @@ from colonnade.privacy import (
 from colonnade.privacy.accountant import PureProfile
 from colonnade.privacy.accounting.loss_distributions import UNIT, LossDistribution, RoundGroup, _Direction, round_losses
 from colonnade.privacy.events import check_sources
-from colonnade.privacy.noise.mass_functions import _above, _enclosed, generalised_laplace_epsilon
+from colonnade.privacy.noise.strip_sampler import _above, _enclosed, generalised_laplace_epsilon
 from research.bounds import gaussian_delta
 from tests.support.errors import refused
 from tests.support.vectors import VECTORS

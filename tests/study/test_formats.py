@@ -106,7 +106,7 @@ def kept_encoder(folder):
 def _statement():
     trust = Roster.of({name: Schema({f"{name}_a": number(0, 1)}) for name in ("bank", "shop")}).trust
     noise = tuple((name, Fraction(900)) for name in ("bank", "shop"))
-    released = DiscreteGaussianRelease("a sum", noise, 3, 12, 100, 24, 400, 1e-12, "T")
+    released = DiscreteGaussianRelease("a sum", noise, 3, 12, 100, 24, 400, tail=1e-12, theorem="T")
     return Statement.of([released], trust, 1e-5)
 
 

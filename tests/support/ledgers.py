@@ -22,8 +22,8 @@ FREE = Budget("others", 1e6, DELTA)
 def release(owners=TRUST.owners, noise: int = 10**12, dimension: int = 9, **more) -> SkellamRelease:
     """Noise of the same size from every owner."""
     shares = tuple((owner, Fraction(noise)) for owner in owners)
-    numbers = (dimension, 10**6, 10**12, 2 * 10**6, 2 * 10**12, 1e-30, "moments-sensitivity")
-    return SkellamRelease("moments", shares, *numbers, **more)
+    numbers = (dimension, 10**6, 10**12, 2 * 10**6, 2 * 10**12)
+    return SkellamRelease("moments", shares, *numbers, tail=1e-30, theorem="moments-sensitivity", **more)
 
 
 EVENT = release()

@@ -43,7 +43,12 @@ from colonnade.tables import (
 )
 from colonnade.tables.encoding import EncodingReport, InvalidValues
 from colonnade.tables.keys import Duplicates
-from colonnade.tables.partitioning import PartitionedTable, partitions, private_tempdir, stage_table, staging
+from colonnade.tables.partitioning import (
+    PartitionedTable,
+    partitions,
+    stage_table,
+    staging,
+)
 from colonnade.tables.partitioning.staging import KeyFingerprints, PartitionRunner, WorkUnit
 from colonnade.tables.sources import file_sets
 from colonnade.tables.sources.factory import open_source
@@ -394,13 +399,13 @@ def test_links_among_what_was_left_are_not_followed(tmp_path: Path) -> None:
         "run-000000.arrow",
         "run-000000.index",
         "index",
-        "spool.json",
+        "partitions.json",
     ],
 )
 def test_a_full_disk_is_a_sentence_that_names_the_folder(
     tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create, held = private_tempdir._create_file, in_texts(9, 1)
+    create, held = partitions._create_file, in_texts(9, 1)
     twice, plan = pa.concat_tables([held, held]), KeyPlan(PLAN.keys, "first")
 
     def full(path: Path) -> Any:
@@ -410,7 +415,7 @@ def test_a_full_disk_is_a_sentence_that_names_the_folder(
                 os.dup2(nowhere.fileno(), file.fileno())
         return file
 
-    monkeypatch.setattr(private_tempdir, "_create_file", full)
+    monkeypatch.setattr(partitions, "_create_file", full)
     with raises(DataError, "DA266", "No space left on device", tmp_path):
         stage_table(twice, SCHEMA, plan, tmp_path).split(SPREAD.of, 4)
     assert list(tmp_path.iterdir()) == []
@@ -423,10 +428,10 @@ def test_partitions_that_are_none_are_refused_and_so_are_folders_that_hold_somet
         refused(ValueError, "VA247|VA248", split, spread.of, count, tmp_path)
     assert list(tmp_path.iterdir()) == []
     refused(DataError, "DA262", PartitionedTable.open, tmp_path, SCHEMA)
-    for text in ("[]", '{"format": "colonnade spool 1"}', "x"):
-        (tmp_path / "spool.json").write_text(text)
+    for text in ("[]", '{"format": "colonnade partitions 1"}', "x"):
+        (tmp_path / "partitions.json").write_text(text)
         refused(DataError, "DA262|VA245", PartitionedTable.open, tmp_path, SCHEMA)
-    inside = tmp_path / "spool.json" / "inside"  # which cannot be made
+    inside = tmp_path / "partitions.json" / "inside"  # which cannot be made
     refused(DataError, ("DA266", tmp_path), stage_table, in_texts(9, 1), SCHEMA, PLAN, inside)
     spool = split(SPREAD.of, 4, tmp_path)
     refused(DataError, "DA263", PartitionedTable.open, spool.folder, SCHEMA.without(["age"]))
@@ -476,7 +481,7 @@ class Others:
             place = begun.pop(self._draw.randrange(len(begun)))
             try:
                 for _ in range(self._draw.choice([1, 1, 2])):
-                    found = again(again(chores[place]).done())
+                    found = again(again(chores[place]).run())
                 if self._draw.random() < self._failing:
                     raise OSError
             except Exception:
@@ -490,11 +495,11 @@ def in_partitions(
     source: Any, plan: KeyPlan, folder: Path, hands: PartitionRunner, misfits: InvalidValues = "map"
 ) -> Any:
     """Everything about a table in partitions, in the order in which it lies there."""
-    found = stage_table(source, SCHEMA, plan, folder, misfits=misfits, hands=hands)
+    found = stage_table(source, SCHEMA, plan, folder, misfits=misfits, workers=hands)
     spread = PartitionFinder.write(SPREAD, found.folder)
     spool = found.split(spread, spread.count, hands)
     spread.forget()
-    assert {path.name.split("-")[0] for path in found.folder.iterdir()} <= {"index", "run", "spool.json"}
+    assert {path.name.split("-")[0] for path in found.folder.iterdir()} <= {"index", "run", "partitions.json"}
     tables = [PartitionedTable.open(found.folder, SCHEMA).partition(place) for place in range(spool.count)]
     told = [
         (table.row_numbers.tolist(), table.keys.values, list(table.own_ids), table.matrix().tolist())
@@ -537,8 +542,8 @@ def test_workers_have_all_of_the_work(tmp_path: Path, monkeypatch: pytest.Monkey
     small_pieces(monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert in_partitions(source, PLAN, tmp_path, hands)[0] == expected
-    assert {"Copy", "Seek", "Place"} == set(hands.done)
-    assert hands.done.count("Copy") == copies
+    assert {"StageShard", "FindRepeatedKeys", "WriteRun"} == set(hands.done)
+    assert hands.done.count("StageShard") == copies
 
 
 def test_pieces_of_about_the_same_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -556,8 +561,8 @@ def test_pieces_of_about_the_same_size(tmp_path: Path, monkeypatch: pytest.Monke
 def refusals(folder: Path, place: Path, plan: KeyPlan = PLAN) -> set[str]:
     """What is said if the head reads alone, with hands, with hands that fail, and without partitions."""
     reads: list[Callable[[], Any]] = [
-        lambda: stage_table(folder, SCHEMA, plan, place, hands=Others(3)),
-        lambda: stage_table(folder, SCHEMA, plan, place, hands=Others(4, failing=0.5, at_once=9)),
+        lambda: stage_table(folder, SCHEMA, plan, place, workers=Others(3)),
+        lambda: stage_table(folder, SCHEMA, plan, place, workers=Others(4, failing=0.5, at_once=9)),
         lambda: stage_table(folder, SCHEMA, plan, place),
         lambda: stage_table(open_source(folder, str(folder)).read_chosen(list), SCHEMA, plan, place, name=str(folder)),
         lambda: read_table(folder, SCHEMA, keys=plan).check(),
@@ -638,17 +643,17 @@ def test_files_that_change_meanwhile_are_noticed(tmp_path: Path, monkeypatch: py
             yield found
             CHANGES[change](folder)
 
-    refused(DataError, "DA203", stage_table, folder, SCHEMA, PLAN, tmp_path / "spool", hands=hands)
+    refused(DataError, "DA203", stage_table, folder, SCHEMA, PLAN, tmp_path / "spool", workers=hands)
     assert list((tmp_path / "spool").iterdir()) == []
 
 
 def test_a_file_that_was_not_written_whole_has_no_name(tmp_path: Path) -> None:
-    with suppress(KeyError), private_tempdir.write_atomically(tmp_path, "run") as file:
+    with suppress(KeyError), partitions.write_atomically(tmp_path, "run") as file:
         file.write(b"half")
         raise KeyError
     assert list(tmp_path.iterdir()) == []
     for _ in range(2):
-        with private_tempdir.write_atomically(tmp_path, "run") as file:
+        with partitions.write_atomically(tmp_path, "run") as file:
             file.write(b"one")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one"]
 
@@ -656,7 +661,7 @@ def test_a_file_that_was_not_written_whole_has_no_name(tmp_path: Path) -> None:
 def test_a_folder_to_which_a_late_worker_writes_is_removed_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, rmdir, late = private_tempdir.PrivateTempDir(tmp_path), os.rmdir, ["rows-000003.arrow", "keys-000003"]
+    found, rmdir, late = partitions.PrivateTempDir(tmp_path), os.rmdir, ["rows-000003.arrow", "keys-000003"]
 
     def interrupted(path: Any, **named: Any) -> None:
         if late:

@@ -24,7 +24,18 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import DataError, StudyError
 from colonnade.study import PartyConfig
-from colonnade.tables import Query, Schema, category, date, draft_schema, files, flag, number, read_table, reading
+from colonnade.tables import (
+    Query,
+    Schema,
+    category,
+    date,
+    draft_schema,
+    files,
+    flag,
+    number,
+    read_table,
+    table as reading,
+)
 from colonnade.tables.profiling import profile_table
 from colonnade.tables.sources import base, file_sets
 from colonnade.tables.sources.base import TableSource, concat_batches, simplify_batch, simplify_type

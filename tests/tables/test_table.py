@@ -34,11 +34,11 @@ from colonnade.tables import (
     number,
     population,
     read_table,
-    reading,
+    table as reading,
 )
 from colonnade.tables.centring import ColumnCentring
-from colonnade.tables.external_sort import ExternalSort
-from colonnade.tables.ids import Ids, pack_ids
+from colonnade.tables.keys import Ids, pack_ids
+from colonnade.tables.sources.base import ExternalSort
 from colonnade.tables.table import OnDiskCells
 from tests.support.errors import refused
 from tests.support.tables import put
@@ -365,7 +365,7 @@ def test_equal_to_memory(tmp_path: Path, kind: str, order: list[int] | None, mon
         lambda table: table.take_rows(some),
         lambda table: table.sorted_by_id().take_rows(some).take_rows([3, 0]),
         lambda table: table.take(["p00400", "p00010"]),
-        lambda table: table.aligned([8, 2, 5], ["x", "y", "z"]),
+        lambda table: table.align([8, 2, 5], ["x", "y", "z"]),
         lambda table: table.place_in_slots([8, 2, 5], [1, 2, 9], 10, b"token"),
     ):
         left, right = view(disk), view(memory)
@@ -583,7 +583,7 @@ def test_ids_are_a_sequence(texts: list[str], random: Any) -> None:
 
 
 def test_order_is_seen_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.tables.ids._CHUNK", 4)
+    monkeypatch.setattr("colonnade.tables.keys._CHUNK", 4)
     texts = [f"{i:02d}" for i in range(13)]
     assert Ids(pa.array(texts, pa.large_string())).is_sorted()
     for place in range(1, 13):

@@ -91,7 +91,7 @@ FIGURES = (
                 "laplace-shares#at-least-one-whole-variable-left|Theorem",
                 "laplace-shares#less-than-one-variable-left|Theorem (many coordinates)",
             ),
-            ("colonnade.privacy.events:view", "colonnade.privacy.noise.mass_functions:generalised_laplace_epsilon"),
+            ("colonnade.privacy.events:view", "colonnade.privacy.noise.strip_sampler:generalised_laplace_epsilon"),
             (
                 "tests/privacy/test_events.py::test_laplace_noise_protects_while_one_whole_variable_is_left",
                 "tests/privacy/test_theory.py::test_the_code_is_the_formula_rounded_up",
@@ -110,7 +110,7 @@ FIGURES = (
                 "discrete-gaussian-renyi#theorem-3-the-same-for-many-coordinates|Theorem 3",
                 "pure-epsilon#the-extreme-pair|Theorem",
             ),
-            ("colonnade.privacy.accounting.renyi:release_rdp", "colonnade.privacy.accounting.renyi:RenyiProfile"),
+            ("colonnade.privacy.accounting.mixtures:release_rdp", "colonnade.privacy.accounting.mixtures:RenyiProfile"),
             (
                 "tests/privacy/test_accountant.py::test_the_renyi_bound_holds_for_the_exact_divergence",
                 "tests/privacy/test_accountant.py::test_the_bounds_for_sums_hold_for_the_exact_divergence",
@@ -150,9 +150,9 @@ FIGURES = (
         Links(
             ("known-coins#theorem", "known-coins#rényi-form"),
             (
-                "colonnade.privacy.accounting.gaussian_transfer:GaussianMixture",
-                "colonnade.privacy.accounting.gaussian_transfer:RenyiMixture",
-                "colonnade.privacy.accounting.renyi:known_batch_rdp",
+                "colonnade.privacy.accounting.mixtures:GaussianMixture",
+                "colonnade.privacy.accounting.mixtures:RenyiMixture",
+                "colonnade.privacy.accounting.mixtures:known_batch_rdp",
             ),
             (
                 "tests/privacy/test_sampling.py::test_known_coins_against_exact_sums",
@@ -168,7 +168,7 @@ FIGURES = (
         "batches whose coins the observer does not know",
         Links(
             ("poisson-sampling#theorem",),
-            ("colonnade.privacy.accounting.renyi:secret_batch_rdp",),
+            ("colonnade.privacy.accounting.mixtures:secret_batch_rdp",),
             ("tests/privacy/test_sampling.py::test_a_secret_batch_of_skellam_noise",),
             besides=("tests/privacy/test_sampling.py::test_removing_meets_the_formula_exactly_and_adding_stays_below",),
         ),
@@ -294,7 +294,7 @@ FIGURES = (
         "one row for each observer, and the largest of them",
         Links(
             ("observers#neighbouring-relations", "observers#coalitions-in-large-studies"),
-            ("colonnade.privacy.statement:Statement.of", "colonnade.privacy.statement_summary:LargestEpsilon.of"),
+            ("colonnade.privacy.statement:Statement.of", "colonnade.privacy.statement:LargestEpsilon.of"),
             (
                 "tests/privacy/test_statement.py::test_one_row_for_each_observer_the_unprotected_included",
                 "tests/privacy/test_observers.py::test_nobody_within_the_threshold_learns_more_than_the_table_says",
@@ -334,7 +334,7 @@ FIGURES = (
         "how far odds about a person may rise, and chances of conclusions",
         Links(
             ("beliefs#1-conclusions", "beliefs#2-odds|Proposition"),
-            ("colonnade.privacy.statement_summary:log_odds", "colonnade.privacy.statement_summary:bound_log_odds"),
+            ("colonnade.privacy.statement:log_odds", "colonnade.privacy.statement:bound_log_odds"),
             (
                 "tests/privacy/test_statement.py::test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not",
                 "tests/privacy/test_statement.py::test_a_statement_bounds_odds_for_every_observer",

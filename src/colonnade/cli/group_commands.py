@@ -162,7 +162,7 @@ def ledger_convert(path: LedgerPath, json: Json = False) -> None:
     """Bring a ledger of an earlier version up to this one; the chain is verified, and the old file is kept."""
     from colonnade.cli import initialise
     from colonnade.privacy import Ledger
-    from colonnade.privacy.ledger.conversion import convert_ledger
+    from colonnade.privacy.ledger.storage import convert_ledger
 
     done = convert_ledger(initialise.existing(path))
     ledger = Ledger(path)

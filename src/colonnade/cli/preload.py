@@ -32,7 +32,6 @@ _PARTICIPANT = (
     "colonnade.study.run",
     "colonnade.wire.certificates",
     "colonnade.wire.hub_connection",
-    "colonnade.privacy.noise.mass_functions",
     "colonnade.privacy.noise.strip_sampler",
 )
 """What every participant imports; any other module is imported by whoever needs it."""

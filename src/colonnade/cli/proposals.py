@@ -33,8 +33,7 @@ from colonnade.federation.proposal_writer import make_proposal, parse_deadline
 from colonnade.federation.statements import Withdrawal, format_moment
 from colonnade.memory import freeze_baseline
 from colonnade.models.serialization import finite_or_null
-from colonnade.privacy.statement import format_rounded_up
-from colonnade.privacy.statement_summary import LargestEpsilon
+from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.sanitize import sanitize
 from colonnade.study.connect import load_identity
 from colonnade.study.party_config import PartyConfig

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from colonnade.drawing.canvas import figure
 from colonnade.drawing.charts import Axis, Curve, Histogram, HistogramChart, LineChart
 from colonnade.privacy.pictures import spending_chart
-from colonnade.privacy.statement_summary import PRIORS, posterior
+from colonnade.privacy.statement import PRIORS, posterior
 from colonnade.report import wording
 from colonnade.tables.profiling import ColumnProfile
 

@@ -16,8 +16,7 @@ from markupsafe import Markup
 
 from colonnade.console import charts
 from colonnade.privacy.observers import COORDINATOR, OTHERS, Adjacency, Observer
-from colonnade.privacy.statement import Statement, StatementRow
-from colonnade.privacy.statement_summary import LargestEpsilon, log_odds_by_row, parse_row, row_name
+from colonnade.privacy.statement import LargestEpsilon, Statement, StatementRow, log_odds_by_row, parse_row, row_name
 from colonnade.report import wording
 from colonnade.sanitize import sanitize
 

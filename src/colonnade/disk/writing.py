@@ -124,8 +124,8 @@ def private_workspace(place: Path) -> Iterator[Path]:
 def private_folder(place: Path, held: ExitStack) -> Path:
     """A new folder beside a place, with a random name, that only this user can open.
 
-    It is locked until ``held`` is closed, so that :func:`remove_leftovers` can tell it from one that a killed process left. The
-    lock is on the folder: closing a file in it would also release the locks that SQLite has on that file.
+    It is locked until ``held`` is closed, so that :func:`remove_leftovers` can tell it from one that a killed process
+    left. The lock is on the folder: closing a file in it would also release the locks that SQLite has on that file.
     """
     while True:
         room = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=_NEW, dir=place.parent))  # its mode is 0700

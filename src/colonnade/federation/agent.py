@@ -35,7 +35,7 @@ from colonnade.memory import release_memory
 from colonnade.study.connect import load_identity
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import PartyConfig
-from colonnade.tables.partitioning.private_tempdir import remove_stale_dirs
+from colonnade.tables.partitioning.partitions import remove_stale_dirs
 
 log = logging.getLogger("colonnade.agent")
 

@@ -26,7 +26,7 @@ from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import PartyConfig
 from colonnade.study.party_file import bytes_by_way
 from colonnade.study.record import read_facts
-from colonnade.tables.partitioning.private_tempdir import remove_stale_dirs
+from colonnade.tables.partitioning.partitions import remove_stale_dirs
 
 log = logging.getLogger("colonnade.agent")
 

@@ -17,7 +17,7 @@ from colonnade.federation.hub_client import FederationClient
 from colonnade.federation.members import FederationMembers, find_new_members
 from colonnade.federation.processes import ChildProcess, ProcessLimits, read_last_objects
 from colonnade.models.serialization import finite_or_null
-from colonnade.privacy.statement_summary import log_odds_by_row
+from colonnade.privacy.statement import log_odds_by_row
 from colonnade.protocols.cost import ParticipantLoad
 from colonnade.study.connect import load_identity
 from colonnade.study.doctor import DoctorCheck, examine_party

@@ -37,7 +37,8 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "events": "Event view views",
         "ledger": "LedgerEntry Ledger",
         "observers": "Adjacency Budget Observer Trust parse_budgets",
-        "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease NonPrivate PoissonSampled PostProcessing RepeatedRelease SkellamRelease View",
+        "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease NonPrivate PoissonSampled PostProcessing "
+        "RepeatedRelease SkellamRelease View",
         "sensitivity": "Sensitivity",
         "statement": "Statement",
     },

@@ -23,25 +23,22 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accounting.gaussian import HAIR
-from colonnade.privacy.accounting.gaussian_transfer import (
+from colonnade.privacy.accounting.gaussian import HAIR, Array
+from colonnade.privacy.accounting.loss_distributions import LossDistribution, RoundGroup, group_rounds
+from colonnade.privacy.accounting.mixtures import (
     EXACTLY_GAUSSIAN,
     GaussianCloseness,
     GaussianMixture,
     RenyiMixture,
+    RenyiProfile,
     closeness,
     gaussian_square,
 )
-from colonnade.privacy.accounting.loss_distributions import LossDistribution, RoundGroup, group_rounds
-from colonnade.privacy.accounting.renyi import RenyiProfile
 from colonnade.privacy.noise_laws import laws_by_event_kind
 from colonnade.privacy.observers import Adjacency, check_delta
 from colonnade.privacy.releases import NOTHING, PURE, NonPrivate, View
-
-Array = NDArray[np.float64]
 
 _KNOWN = (PURE, NOTHING, NonPrivate.kind)
 _LARGEST_EXPONENT = 700.0

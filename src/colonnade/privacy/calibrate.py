@@ -59,7 +59,7 @@ _NEARLY_ALL = 0.95
 
 @dataclass(frozen=True)
 class BindingBudget:
-    """One observer, its budget and what it learns; :func:`binding_budget` finds the one that uses most of its budget."""
+    """One observer, its budget and what it learns; :func:`binding_budget` finds who uses most of its budget."""
 
     observer: Observer
     budget: Budget

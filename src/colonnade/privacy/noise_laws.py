@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accounting.gaussian import HAIR
-from colonnade.privacy.noise import TAIL, discrete_gaussian, discrete_laplace_share, skellam
+from colonnade.privacy.accounting.gaussian import HAIR, Array
+from colonnade.privacy.noise import TAIL, Shape, discrete_gaussian, discrete_laplace_share, skellam
 from colonnade.privacy.releases import (
     PURE,
     AdditiveRelease as AdditiveRelease,
@@ -47,7 +47,6 @@ CLOSEST_TO_GAUSSIAN: Final = "discrete-gaussian"
 """The law closest to a Gaussian, for noise that one owner draws alone, or that is drawn often."""
 FUNCTIONAL: Final = "discrete-laplace"
 Words = tuple[tuple[str, str], ...]
-Array = NDArray[np.float64]
 Samples = NDArray[np.int64]
 
 # Lemma T (docs/theory/skellam-close-to-gaussian.md): within z standard deviations the logarithms of the
@@ -137,7 +136,7 @@ class AdditiveNoise:
         """One owner's part of the noise on numbers of this shape, each of which is a sum of ``copies`` copies."""
         if self.sums_keep_law:
             return self.sample(copies * self.share, shape, stream)
-        several = self.sample(self.share, (copies, *shape), stream)
+        several = self.share_sampler(self)(self.share, (copies, *shape), stream)
         return several[0] if copies == 1 else np.asarray(several.sum(axis=0), dtype=np.int64)
 
     def prepare(self, copies: int = 1) -> None:
@@ -178,12 +177,12 @@ class AdditiveNoise:
     # --- what is drawn of an event
 
     @staticmethod
-    def sample(size: Fraction, shape: int | tuple[int, ...], stream: Stream, /) -> Samples:
+    def sample(size: Fraction, shape: Shape, stream: Stream, /) -> Samples:
         """Independent draws of a share of this size."""
         raise NotImplementedError
 
     @classmethod
-    def share_sampler(cls, event: Any) -> Callable[[Fraction, int, Stream], Samples]:
+    def share_sampler(cls, event: Any) -> Callable[[Fraction, Shape, Stream], Samples]:
         """A function that draws shares of an event's noise, by their size."""
         return cls.sample
 
@@ -423,19 +422,14 @@ class DiscreteLaplace(AdditiveNoise):
         """A bound on all owners' noise on a sum of ``copies`` copies of a number, which needs no spare room."""
         return len(self.owners) * copies * laplace_reach(self.scale)
 
-    def draw(self, shape: tuple[int, ...], stream: Stream, copies: int = 1) -> Samples:
-        """One owner's part of the noise on numbers of this shape, each of which is a sum of ``copies`` copies."""
-        several = discrete_laplace_share(self.scale, self.share.denominator, (copies, *shape), stream)
-        return several[0] if copies == 1 else np.asarray(several.sum(axis=0), dtype=np.int64)
-
     def _charged(self, moved: Sensitivity, lost: Fraction | float) -> dict[str, Any]:
         return {"scale": Fraction(self.scale), "l1": moved.l1, "replace_l1": moved.replace_l1}
 
     @classmethod
-    def share_sampler(cls, event: Any) -> Callable[[Fraction, int, Stream], Samples]:
+    def share_sampler(cls, event: Any) -> Callable[[Fraction, Shape, Stream], Samples]:
         """A function that draws shares, by their weight: k shares of weight 1/k add up to a whole variable."""
 
-        def drawn(weight: Fraction, count: int, stream: Stream) -> Samples:
+        def drawn(weight: Fraction, count: Shape, stream: Stream) -> Samples:
             if weight.numerator != 1:
                 raise PrivacyError("a share of Laplace noise has a weight of one over a whole number [PR011]")
             return discrete_laplace_share(event.scale, weight.denominator, count, stream)
@@ -448,9 +442,7 @@ class DiscreteLaplace(AdditiveNoise):
         if view.noise >= 1 or not view.l1:
             pure, single = (float_up(Fraction(l1) / event.scale) for l1 in (view.l1, view.single_l1))
             return replace(view, kind=PURE, pure=pure, single_pure=single)
-        from colonnade.privacy.noise.mass_functions import (
-            generalised_laplace_epsilon,  # it needs flint, most events do not
-        )
+        from colonnade.privacy.noise.strip_sampler import generalised_laplace_epsilon
 
         least = generalised_laplace_epsilon(float(view.noise), float(event.scale), int(view.l1))
         known = f"{known_to} knows so much" if known_to else "so much is known or missing"

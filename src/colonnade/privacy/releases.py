@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -65,6 +65,13 @@ class _Release(_Written):
     name: str
     shares: Shares
     dimension: int
+    _: KW_ONLY
+    tail: float | Fraction = 0.0
+    theorem: str = ""
+    unproven: str = ""
+    audience: Names = ()
+    about: Names = ()
+    others: Others = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", tuple((str(owner), Fraction(size)) for owner, size in self.shares))
@@ -74,6 +81,13 @@ class _Release(_Written):
         if any(size <= 0 for _, size in self.shares):
             raise PrivacyError(f"release {self.name!r} has a noise share that is not positive [PR070]")
         self._whole("dimension", least=1)
+        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *pair in self.others for n in pair):
+            raise PrivacyError(
+                f"the finer sensitivities of release {self.name!r} must be whole numbers, not negative [PR072]"
+            )
+        if not (math.isfinite(self.tail) and 0 <= self.tail < 1):
+            raise PrivacyError(f"the sampler distance of release {self.name!r} must lie in [0, 1) [PR073]")
+        object.__setattr__(self, "tail", float_up(Fraction(self.tail)))
 
     @property
     def noise(self) -> Fraction:
@@ -82,17 +96,6 @@ class _Release(_Written):
 
     def _whole(self, label: str, least: int = 0) -> None:
         checked_whole(getattr(self, label), f"{label} of release {self.name!r}", least)
-
-    def _refined(self, others: Others) -> None:
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *numbers in others for n in numbers):
-            raise PrivacyError(
-                f"the finer sensitivities of release {self.name!r} must be whole numbers, not negative [PR072]"
-            )
-
-    def _tail(self, tail: float | Fraction) -> None:
-        if not (math.isfinite(tail) and 0 <= tail < 1):
-            raise PrivacyError(f"the sampler distance of release {self.name!r} must lie in [0, 1) [PR073]")
-        object.__setattr__(self, "tail", float_up(tail) if isinstance(tail, Fraction) else float(tail))
 
 
 @dataclass(frozen=True)
@@ -108,19 +111,11 @@ class SquaredRelease(_Release):
     l2_squared: int
     replace_l1: int
     replace_l2_squared: int
-    tail: float | Fraction = 0.0
-    theorem: str = ""
-    unproven: str = ""
-    audience: Names = ()
-    about: Names = ()
-    others: Others = ()
     lost: float | Fraction = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._refined(self.others)
         self._sensitivities()
-        self._tail(self.tail)
         if not (math.isfinite(self.lost) and 0 <= self.lost < 1):
             raise PrivacyError(f"the part of delta that release {self.name!r} loses must lie in [0, 1) [PR074]")
         object.__setattr__(self, "lost", float_up(Fraction(self.lost)))
@@ -171,12 +166,6 @@ class DiscreteLaplaceRelease(_Release):
     scale: Fraction
     l1: int
     replace_l1: int
-    tail: float | Fraction = 0.0
-    theorem: str = ""
-    unproven: str = ""
-    audience: Names = ()
-    about: Names = ()
-    others: Others = ()
     kind: ClassVar[str] = "discrete_laplace"
     l2_squared: ClassVar[int] = 0  # its price does not depend on the L2 norm
     replace_l2_squared: ClassVar[int] = 0
@@ -188,8 +177,6 @@ class DiscreteLaplaceRelease(_Release):
             raise PrivacyError(f"the scale of release {self.name!r} must be positive [PR077]")
         for label in ("l1", "replace_l1"):
             self._whole(label)
-        self._refined(self.others)
-        self._tail(self.tail)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from colonnade.protocols.roles import COORDINATOR, Role
 from colonnade.protocols.task import Task
 from colonnade.randomness import new_key
 from colonnade.sanitize import sanitize
-from colonnade.tables.ids import pack_ids
+from colonnade.tables.keys import pack_ids
 from colonnade.tables.slots import RowSlots
 
 _CHUNK = 1 << 14

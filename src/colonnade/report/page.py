@@ -12,8 +12,7 @@ from colonnade.drawing.markup import Html, breakable, join, named_values, table,
 from colonnade.models.assessment import Assessment
 from colonnade.models.pictures import calibration_chart
 from colonnade.privacy.observers import OTHERS
-from colonnade.privacy.statement import Statement
-from colonnade.privacy.statement_summary import LargestEpsilon
+from colonnade.privacy.statement import LargestEpsilon, Statement
 from colonnade.report import cost, privacy, wording
 from colonnade.report.cost import participants
 from colonnade.report.document import document, write_document

@@ -11,8 +11,7 @@ from colonnade.drawing.markup import Html, breakable, join, table, tag
 from colonnade.errors import StudyError
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.privacy.pictures import promises_chart
-from colonnade.privacy.statement import PROVEN, Statement, StatementRow
-from colonnade.privacy.statement_summary import LargestEpsilon
+from colonnade.privacy.statement import PROVEN, LargestEpsilon, Statement, StatementRow
 from colonnade.protocols.align import MODES, AlignmentLeak, AlignmentTask
 from colonnade.report import wording
 from colonnade.report.wording import mapping, number

@@ -23,6 +23,7 @@ from colonnade.privacy.ledger.caps import (
     SpendingAccounts,
     with_hub_analyst,
 )
+from colonnade.privacy.ledger.participants import DisclosedStudy
 from colonnade.privacy.observers import OTHERS
 from colonnade.study.party_file import AgentSection, ApprovalMode, CapSection, PartyFile
 from colonnade.study.spec import Study, first_problem, load_kept_file, read_toml
@@ -257,7 +258,7 @@ class PartyConfig:
             self.open_ledger().check(*asked)
         else:
             name, events, trust, caps, periods, keys = asked
-            self._new().refuse(name, self._new().study_content(events, trust, keys), caps, periods)
+            self._new().refuse(name, DisclosedStudy.of(self.name, events, trust, keys), caps, periods)
 
     def foresee(self, study: Study, attempts: int) -> tuple[BudgetForecast, ...]:
         """What would be left of each cap after a study that may take so many attempts; no ledger is made."""
@@ -265,7 +266,7 @@ class PartyConfig:
         if self.ledger.exists():
             return self.open_ledger().forecast(*asked)
         events, trust, caps, periods, keys, _ = asked
-        return self._new().forecast(caps, periods, self._new().study_content(events, trust, keys), attempts)
+        return self._new().forecast(caps, periods, DisclosedStudy.of(self.name, events, trust, keys), attempts)
 
     def _new(self) -> SpendingAccounts:
         """The accounts of a party that has no ledger yet."""

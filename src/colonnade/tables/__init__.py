@@ -40,16 +40,16 @@ if TYPE_CHECKING:
         key_columns as key_columns,
     )
     from colonnade.tables.profiling import draft_schema as draft_schema
-    from colonnade.tables.reading import read_table as read_table
     from colonnade.tables.schema import Schema as Schema
     from colonnade.tables.slots import RowSlots as RowSlots, SlottedRows as SlottedRows
     from colonnade.tables.sources.databases import Query as Query
-    from colonnade.tables.table import Table as Table
+    from colonnade.tables.table import Table as Table, read_table as read_table
 
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "coding": "CodedRows Coding ColumnCoding build_coding decode_codes joint_names data_dictionary forbidden_codes joint_constraints",
+        "coding": "CodedRows Coding ColumnCoding build_coding data_dictionary decode_codes forbidden_codes "
+        "joint_constraints joint_names",
         "columns": "Category Column Flag Number category flag number",
         "constraints": "Constraint find_violations",
         "datasets": "Dataset population",
@@ -57,10 +57,9 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "encoding": "EncodingReport encode_columns",
         "keys": "Key KeyColumn KeyPlan TableKeys key_columns",
         "profiling": "draft_schema",
-        "reading": "read_table",
         "schema": "Schema",
         "slots": "RowSlots SlottedRows",
         "sources.databases": "Query",
-        "table": "Table",
+        "table": "read_table Table",
     },
 )

@@ -23,26 +23,26 @@ from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError
 
-Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Density:
     """Heights at the left edge, in the middle and at the right edge of each bin, where all edges span a length of 1."""
 
-    edges: Vector
-    left: Vector
-    middle: Vector
-    right: Vector
+    edges: Matrix
+    left: Matrix
+    middle: Matrix
+    right: Matrix
 
     @classmethod
-    def uniform(cls, edges: Vector) -> Density:
+    def uniform(cls, edges: Matrix) -> Density:
         """The same height everywhere within a bin."""
         flat = np.ones(len(edges) - 1)
         return cls(edges, flat, flat, flat)
 
     @classmethod
-    def from_masses(cls, edges: Vector, masses: Vector, apart: NDArray[np.bool_]) -> Density:
+    def from_masses(cls, edges: Matrix, masses: Matrix, apart: NDArray[np.bool_]) -> Density:
         """The density of bins with these masses; bins marked ``apart`` are no neighbours to any other."""
         widths = _relative_widths(edges)
         apart = apart | (widths <= 0)
@@ -65,11 +65,11 @@ class Density:
         return cls(edges, *(np.where(empty, 1.0, part) for part in (left, middle, right)))
 
     @property
-    def masses(self) -> Vector:
+    def masses(self) -> Matrix:
         """The mass of each bin."""
         return np.asarray(_relative_widths(self.edges) * (self.left + 2 * self.middle + self.right) / 4)
 
-    def draw(self, bins: NDArray[np.int64], uniform: Vector) -> Vector:
+    def draw(self, bins: NDArray[np.int64], uniform: Matrix) -> Matrix:
         """For each of these bins the place within it below which lies the given share of its mass."""
         peak = np.maximum(np.maximum(self.left, self.right), self.middle)
         left, middle, right = ((heights / peak)[bins] for heights in (self.left, self.middle, self.right))
@@ -86,15 +86,14 @@ class Density:
         within = np.divide(share * half, below, out=share.copy(), where=below > 0)
         place = (np.minimum(within, 1.0) + later) / 2
         low, high = self.edges[bins], self.edges[bins + 1]
-        found: Vector = np.clip(low + place * (high - low), low, high)
+        found: Matrix = np.clip(low + place * (high - low), low, high)
         return found
 
 
-def _relative_widths(edges: Vector) -> Vector:
+def _relative_widths(edges: Matrix) -> Matrix:
     return np.asarray(np.diff(edges) / (edges[-1] - edges[0]))
 
 
-Matrix = NDArray[np.float64]
 Scale = Literal["signed", "unit"]
 Transform = Literal["none", "log1p"]
 MAX_WHOLE = 10**12  # so that whole numbers and their halves stay apart when they are encoded

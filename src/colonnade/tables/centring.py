@@ -7,7 +7,7 @@ schema, never from the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,7 +21,7 @@ from colonnade.tables.bins import Matrix
 from colonnade.tables.columns import Column, Norm as Norm
 from colonnade.tables.encoding import scale_rows_down
 from colonnade.tables.schema import Schema
-from colonnade.tables.slots import RowSlots
+from colonnade.tables.slots import DerivedRows
 from colonnade.tables.table import Table
 
 _BLOCK_ROWS = 8192
@@ -129,29 +129,19 @@ class ColumnCentring:
 
 
 @dataclass(frozen=True)
-class CentredRows:
+class CentredRows(DerivedRows):
     """The centred rows of a table, as a protocol reads them: encoded block by block."""
 
     centred: ColumnCentring
-    table: Table
+    rows: Table
     with_label: bool
 
-    @property
-    def ids(self) -> Sequence[str]:
-        """The rows' ids, in the order of the rows."""
-        return self.table.ids
-
-    @property
-    def places(self) -> RowSlots | None:
-        """The slots of the rows, if the alignment tells nobody who matched."""
-        return self.table.places
-
     def __len__(self) -> int:
-        return self.table.rows
+        return len(self.rows)
 
     def blocks(self, rows: int = _BLOCK_ROWS) -> Iterator[NDArray[np.float64]]:
         """Centred rows, some at a time."""
-        kept = self.table.unclipped()
+        kept = self.rows.unclipped()
         features, label = len(self.centred.feature_names), self.centred.label
         order = self._order
         for block in kept.blocks(rows):
@@ -168,7 +158,7 @@ class CentredRows:
     @property
     def _order(self) -> NDArray[np.int64]:
         """Where the features and then the label stand among the encoded columns of the table."""
-        places = {name: index for index, name in enumerate(self.table.schema.encoded_names)}
+        places = {name: index for index, name in enumerate(self.rows.schema.encoded_names)}
         return np.array([places[name] for name in self.centred.names], dtype=np.int64)
 
 

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError, StudyError
 from colonnade.tables.bins import Bins, Matrix
-from colonnade.tables.cell_parsing import pa
+from colonnade.tables.cell_parsing import Mask, pa
 from colonnade.tables.columns import Codes, Column, uniform
 from colonnade.tables.constraints import ColumnComparison, Constraint, parse_constraints
 from colonnade.tables.schema import Schema
-from colonnade.tables.slots import RowSlots
+from colonnade.tables.slots import DerivedRows
 from colonnade.tables.table import Table
 
 if TYPE_CHECKING:
@@ -120,37 +120,27 @@ class Coding:
 
 
 @dataclass(frozen=True)
-class CodedRows:
+class CodedRows(DerivedRows):
     """The codes of a table's rows, as a protocol reads them: block by block, as floats."""
 
     coding: Coding
-    table: Table
+    rows: Table
 
     def __post_init__(self) -> None:
-        if self.table.schema.with_clip(None) != self.coding.schema.with_clip(None):
-            raise DataError(f"{self.table.source} was read under another schema than the one that is coded [DA137]")
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """The rows' ids, in the order of the rows."""
-        return self.table.ids
-
-    @property
-    def places(self) -> RowSlots | None:
-        """The slots of the rows, if the alignment tells nobody who matched."""
-        return self.table.places
+        if self.rows.schema.with_clip(None) != self.coding.schema.with_clip(None):
+            raise DataError(f"{self.rows.source} was read under another schema than the one that is coded [DA137]")
 
     def __len__(self) -> int:
-        return self.table.rows
+        return len(self.rows)
 
     def blocks(self, rows: int = _BLOCK_ROWS) -> Iterator[Matrix]:
         """Codes, some rows at a time."""
-        for block in self.table.unclipped().blocks(rows):
+        for block in self.rows.unclipped().blocks(rows):
             yield self.coding.codes(block).astype(np.float64)
 
     def matrix(self) -> Codes:
         """The codes of all rows at once, as whole numbers."""
-        return np.vstack([self.coding.codes(block) for block in self.table.unclipped().blocks(_BLOCK_ROWS)])
+        return np.vstack([self.coding.codes(block) for block in self.rows.unclipped().blocks(_BLOCK_ROWS)])
 
 
 def build_coding(schema: Schema, bins: Binning = DEFAULT_BINS) -> Coding:
@@ -225,7 +215,6 @@ def _code_column(name: str, column: Column, chosen: Mapping[str, Any], default: 
         raise SchemaError(f"bins of column {name!r}: {error} [SC016]") from None
 
 
-Mask = NDArray[np.bool_]
 _NONE = "does not occur"
 
 
@@ -253,13 +242,6 @@ class ForbiddenCodes:
 
     columns: tuple[int, ...]
     marked: tuple[Mask, ...]
-
-    def contains(self, codes: Codes) -> Mask:
-        """Which rows of codes of all columns lie in the box."""
-        found = np.ones(len(codes), dtype=np.bool_)
-        for column, marked in zip(self.columns, self.marked, strict=True):
-            found &= marked[codes[:, column]]
-        return found
 
 
 def forbidden_codes(rules: Sequence[Constraint], codings: Mapping[str, Coding]) -> tuple[ForbiddenCodes, ...]:

@@ -77,8 +77,8 @@ class Column(ABC):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What is appended to the column's name for each encoded column."""
-        return ("",)
+        """What is appended to the column's name for each encoded column: a missing cell may have one of its own."""
+        return ("", _MISSING_PART) if self.may_be_missing else ("",)
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -93,7 +93,7 @@ class Column(ABC):
     @property
     def quantity(self) -> Quantity | None:
         """What is measured, if the column holds a quantity: its bounds and its scale."""
-        return None
+        return self if isinstance(self, Quantity) else None
 
     @property
     def may_be_missing(self) -> bool:
@@ -103,7 +103,7 @@ class Column(ABC):
     @property
     def may_lack_value(self) -> bool:
         """Whether an encoded cell can stand for no value: by the type and the schema, never by a cell."""
-        return False
+        return self.may_be_missing
 
     def columns(self, name: str) -> dict[str, Column]:
         """The columns that it becomes in a schema."""
@@ -166,8 +166,8 @@ class Column(ABC):
     # --- encoded cells
 
     def has_value(self, encoded: Matrix) -> Mask:
-        """Which encoded cells stand for a value."""
-        return np.ones(len(encoded), dtype=np.bool_)
+        """Which encoded cells stand for a value: those that are not marked as missing."""
+        return np.asarray(encoded[:, 1] <= 0) if self.may_be_missing else np.ones(len(encoded), dtype=np.bool_)
 
     @abstractmethod
     def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
@@ -330,21 +330,6 @@ class Number(Quantity, Column):
         found |= {key: value for key, known in usual.items() if (value := getattr(self, key)) != known}
         return found | ({"whole": True} if self.whole else {})
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """What is appended to the column's name for each encoded column: a missing cell may have one of its own."""
-        return ("", _MISSING_PART) if self.may_be_missing else ("",)
-
-    @property
-    def quantity(self) -> Quantity:
-        """The column itself."""
-        return self
-
-    @property
-    def may_lack_value(self) -> bool:
-        """Where a missing cell stays one."""
-        return self.may_be_missing
-
     def read(self, cells: Any, place: CellLocation) -> tuple[Matrix, Mask]:
         """The numbers, 0 where a cell has none, and the mask of missing ones."""
         return cell_parsing.parse_numbers(cells, place)
@@ -380,10 +365,6 @@ class Number(Quantity, Column):
             return cells
         values, missing = cell_parsing.parse_numbers(cells, place)
         return pa.array(values, mask=place.without_value(missing))
-
-    def has_value(self, encoded: Matrix) -> Mask:
-        """Which cells are not marked as missing."""
-        return np.asarray(encoded[:, 1] <= 0) if self.may_be_missing else np.ones(len(encoded), dtype=np.bool_)
 
     def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """Numbers within their bounds; null where the second encoded number is above one half, or above a draw."""
@@ -684,6 +665,7 @@ class Flag(Column):
     missing: bool | str = REFUSE
 
     kind = "flag"
+    classes = (False, True)
 
     def __post_init__(self) -> None:
         if self.missing != REFUSE and not isinstance(self.missing, bool):
@@ -692,11 +674,6 @@ class Flag(Column):
     def fields(self) -> dict[str, Field]:
         """The column as plain values, in the order they are written to a file."""
         return {"type": self.kind} if self.missing == REFUSE else {"type": self.kind, "missing": self.missing}
-
-    @property
-    def classes(self) -> tuple[bool, bool]:
-        """False, then true."""
-        return False, True
 
     def read(self, cells: Any, place: CellLocation) -> tuple[Mask, Mask]:
         """Which cells are true, and the mask of missing ones."""

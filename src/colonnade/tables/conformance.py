@@ -15,8 +15,7 @@ from colonnade.tables.cell_parsing import CellLocation, pa
 from colonnade.tables.columns import category, flag, number
 from colonnade.tables.dates import date
 from colonnade.tables.encoding import encode_columns
-from colonnade.tables.ids import Ids, as_text, sort_positions
-from colonnade.tables.keys import BLANKS, Key, KeyColumn, KeyPlan, collect_keys
+from colonnade.tables.keys import BLANKS, Ids, Key, KeyColumn, KeyPlan, as_text, collect_keys, sort_positions
 from colonnade.tables.schema import Schema
 
 _NAMES = "Mu\u0308ller|MÜLLER|straße|STRASSE|Ångström|A\u030angstro\u0308m|Łódź|\u038c\u03a3\u039f\u03a3|\u0130stanbul"

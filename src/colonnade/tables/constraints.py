@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError
 from colonnade.tables import cell_parsing
-from colonnade.tables.cell_parsing import pa, pc
+from colonnade.tables.cell_parsing import Mask, pa, pc
 from colonnade.tables.columns import Column
 from colonnade.tables.dates import Day
 from colonnade.tables.wording import suggest_name
@@ -37,7 +36,6 @@ _COMPARISON = re.compile(
 _PLAIN = re.compile(r"(?!.*\band\b)[\w.+/%-]+( [\w.+/%-]+)*")
 
 Value = float | str | bool | Day | None
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

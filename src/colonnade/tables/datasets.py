@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DatasetError
 from colonnade.tables.columns import Column, category, flag, number
-from colonnade.tables.reading import read_table
 from colonnade.tables.schema import Schema
-from colonnade.tables.table import Table
+from colonnade.tables.table import Table, read_table
 
 PERSON_ID = "person_id"
 

@@ -180,11 +180,7 @@ def require_columns(
 
 def column_names(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> list[str]:
     """The columns of a CSV or Parquet file."""
-    with _read_errors(path, name) as parquet:
-        if not parquet:
-            return _text_header(path, name, text)
-        with _parquet(path) as opened:
-            return list(opened.schema_arrow.names)
+    return list(read_arrow_schema(path, name, text).names)
 
 
 def read_arrow_schema(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""The columns by which parties recognise the people they share, and one party's normalised keys.
+"""The columns by which parties recognise the people they share, one party's normalised keys, and ids as exact text.
 
 The rules for each part of a key are public and the same at every party. Each party decides for itself in which column
 the cells are and how dates are written. Text goes through the Unicode form, accents, case and blanks, in this order,
@@ -15,22 +15,187 @@ import re
 import struct
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, partial
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError, StudyError
-from colonnade.tables.cell_parsing import MISSING_WORDS, NUMERAL, CellLocation, Mask, flatten_column, is_text, pa, pc
+from colonnade.tables.cell_parsing import (
+    MISSING_WORDS,
+    NUMERAL,
+    CellLocation,
+    Mask,
+    as_whole_numbers,
+    flatten_column,
+    is_text,
+    is_whole,
+    pa,
+    pc,
+)
 from colonnade.tables.dates import ISO_DATE, check_date_format, parse_days
 from colonnade.tables.encoding import InvalidValues, locate_cells
-from colonnade.tables.ids import as_text
 from colonnade.tables.wording import itemise, list_rows
+
+_CHUNK = 1 << 16
+
+
+class Ids(Sequence[str]):
+    """A list of ids in some order; each becomes a Python text only when it is read.
+
+    Twenty million Python texts take more than a gigabyte; in Arrow the same ids take a quarter of that.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # as for a list
+
+    def __init__(self, texts: pa.LargeStringArray, order: NDArray[np.int64] | None = None) -> None:
+        self._texts = texts
+        self._order = order
+
+    def __len__(self) -> int:
+        return len(self._texts) if self._order is None else len(self._order)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return self._between(*index.indices(len(self)))
+        place = range(len(self))[index]  # raises as a list does
+        return self._between(place, place + 1, 1)[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _CHUNK):
+            yield from self[start : start + _CHUNK]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, list | Ids):
+            return NotImplemented
+        starts = range(0, len(self), _CHUNK)
+        return len(self) == len(other) and all(self[s : s + _CHUNK] == other[s : s + _CHUNK] for s in starts)
+
+    def __repr__(self) -> str:
+        return f"<Ids: {len(self)}>"
+
+    def is_sorted(self) -> bool:
+        """Whether every id comes after the one before it, byte by byte."""
+        return all(
+            pc.all(pc.less(part[:-1], part[1:]), min_count=0).as_py()
+            for part in (self._texts_of(start, start + _CHUNK + 1) for start in range(0, len(self), _CHUNK))
+        )
+
+    def pack(self, start: int, stop: int) -> tuple[bytes, bytes]:
+        """For some of the ids, the number of characters of each as 64-bit numbers, and all characters in UTF-8."""
+        texts = self._texts_of(start, stop)
+        if not len(texts):
+            return b"", b""
+        _, places, letters = texts.buffers()
+        ends = np.frombuffer(places, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        lengths = np.asarray(pc.utf8_length(texts), dtype="<u8")
+        whole = letters.slice(ends[0], ends[-1] - ends[0]) if letters is not None else b""
+        return lengths.tobytes(), bytes(whole)
+
+    def _between(self, start: int, stop: int, step: int) -> list[str]:
+        if step == 1:
+            return list(self._texts_of(start, stop).to_pylist())
+        places = np.arange(start, stop, step)
+        rows = places if self._order is None else self._order[places]
+        return list(self._texts.take(pa.array(rows)).to_pylist())
+
+    def _texts_of(self, start: int, stop: int) -> Any:
+        if self._order is None:
+            return self._texts[start:stop]
+        return self._texts.take(pa.array(self._order[start:stop]))
+
+
+def pack_ids(ids: Sequence[str], start: int, stop: int) -> tuple[bytes, bytes]:
+    """The same as :meth:`Ids.packed`, for any list of ids."""
+    if isinstance(ids, Ids):
+        return ids.pack(start, stop)
+    part = ids[start:stop]
+    return np.fromiter(map(len, part), dtype="<u8").tobytes(), "".join(part).encode()
+
+
+def check_ids(column: Any, place: CellLocation) -> pa.LargeStringArray:
+    """The ids as text; raises, with row numbers, if one is missing, has blanks around it or is repeated."""
+    ids = as_text(flatten_column(column), place, "id")
+    missing = _find_ids(ids, lambda part: pc.fill_null(pc.equal(part, ""), True))
+    if missing.any():
+        raise place.fail(missing, "the id is missing; every row needs one, so fill it or delete the row [DA170]")
+    padded = _find_ids(ids, lambda part: pc.not_equal(pc.utf8_trim_whitespace(part), part))
+    if padded.any():
+        raise place.fail(padded, "the id has blanks around it; remove them, because ids are compared exactly [DA171]")
+    _refuse_repeats(ids, place)
+    return ids
+
+
+def _find_ids(ids: Any, what: Callable[[Any], Any]) -> Mask:
+    """Which ids have a property; they are tested some at a time."""
+    found = np.zeros(len(ids), dtype=bool)
+    for start in range(0, len(ids), _CHUNK):
+        part = np.asarray(what(ids[start : start + _CHUNK]), dtype=bool)
+        if part.any():  # what is never written takes no memory
+            found[start : start + _CHUNK] = part
+    return found
+
+
+def as_text(array: Any, place: CellLocation, what: str) -> Any:
+    """Cells as text: texts stay as they are and whole numbers become their digits; ``what`` names them in errors."""
+    kind = array.type
+    if is_text(kind) or pa.types.is_null(kind) or is_whole(kind):
+        return array.cast(pa.large_string())
+    if pa.types.is_floating(kind):
+        values, fits = as_whole_numbers(array)
+        place.refuse(~fits, f"the {what} is not a whole number; store {what}s as text or as whole numbers [DA172]")
+        return values.cast(pa.large_string())
+    raise DataError(
+        f"{place.source}: the {what} column {place.column!r} holds {kind} cells; store text or whole numbers [DA173]"
+    )
+
+
+def name_rows(columns: Mapping[str, Any], source: str) -> pa.LargeStringArray:
+    """A party's names for its rows: its cells as text, joined if there are several columns; names may repeat."""
+    cells = [_cell_texts(flatten_column(cells), column, source) for column, cells in columns.items()]
+    between = pa.scalar(" | ", pa.large_string())
+    return pc.binary_join_element_wise(*cells, between, null_handling="replace", null_replacement="")
+
+
+def _cell_texts(array: Any, column: str, source: str) -> Any:
+    kind = array.type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise DataError(f"{source}: the id column {column!r} holds {kind} cells; store text or whole numbers [DA174]")
+    if pa.types.is_floating(kind):
+        # Cell by cell: a row has the same name whichever rows are read with it.
+        values, fits = as_whole_numbers(array)
+        return pc.if_else(pa.array(fits), values.cast(pa.large_string()), array.cast(pa.large_string()))
+    return array.cast(pa.large_string())
+
+
+def sort_positions(ids: Any) -> NDArray[np.int64]:
+    """The positions that put ids into the order of their bytes."""
+    return np.asarray(pc.sort_indices(ids)).view(np.int64)
+
+
+def _refuse_repeats(ids: Any, place: CellLocation) -> None:
+    if Ids(ids).is_sorted():
+        return
+    order = sort_positions(ids)
+    repeated = np.zeros(len(ids), dtype=bool)
+    for start in range(0, len(ids), _CHUNK):
+        rows = order[start : start + _CHUNK + 1]
+        part = ids.take(pa.array(rows))
+        same = np.asarray(pc.equal(part[1:], part[:-1]), dtype=bool)
+        repeated[rows[1:][same]] = True
+        repeated[rows[:-1][same]] = True
+    if repeated.any():
+        raise place.fail(repeated, "an id occurs more than once; keep one row for each person [DA175]")
+
 
 UNICODE_VERSION = "14.0.0"
 """The version of Unicode whose rules text follows."""
@@ -131,17 +296,7 @@ _MOST_PASSES = 8
 _LONGEST_NUMBER = 400
 
 
-@dataclass(frozen=True)
-class TextRules:
-    """The rules for text."""
-
-    form: UnicodeForm = "NFC"
-    accents: Accents = "keep"
-    case: Case = "keep"
-    blanks: Blanks = "trim"
-
-
-def normalise_text(array: Any, place: CellLocation, rules: TextRules) -> Any:
+def normalise_text(array: Any, place: CellLocation, rules: Key) -> Any:
     """Text in its normal form; whole numbers become their digits; null and empty cells are missing."""
     if pa.types.is_temporal(array.type):
         raise DataError(
@@ -205,11 +360,11 @@ _SHORTER = (
 )
 
 
-def _normalise_ascii(cells: Any, rules: TextRules) -> Any:
+def _normalise_ascii(cells: Any, rules: Key) -> Any:
     return _apply_blank_rule(pc.ascii_lower(cells) if rules.case == "fold" else cells, rules.blanks)
 
 
-def _normalise_fully(value: str, rules: TextRules) -> str:
+def _normalise_fully(value: str, rules: Key) -> str:
     # No rule makes such a character out of others, so one look is enough.
     apply = apply_between_unassigned if has_unassigned(value) else _apply
     for _ in range(_MOST_PASSES):
@@ -219,9 +374,9 @@ def _normalise_fully(value: str, rules: TextRules) -> str:
     return value
 
 
-def _one_pass(value: str, rules: TextRules, apply: Callable[[_Change, str], str]) -> str:
-    if rules.form != "keep":
-        value = apply(_FORMS[rules.form], value)
+def _one_pass(value: str, rules: Key, apply: Callable[[_Change, str], str]) -> str:
+    if rules.unicode != "keep":
+        value = apply(_FORMS[rules.unicode], value)
     if rules.accents == "strip":
         value = apply(_FORMS["NFC"], apply(_strip_marks, value))
     if rules.case == "fold":
@@ -230,7 +385,7 @@ def _one_pass(value: str, rules: TextRules, apply: Callable[[_Change, str], str]
         value = _RUNS.sub(" " if rules.blanks == "collapse" else "", value)
     if rules.blanks != "keep":
         value = value.strip(BLANKS)
-    return value if rules.form == "keep" else apply(_FORMS[rules.form], value)
+    return value if rules.unicode == "keep" else apply(_FORMS[rules.unicode], value)
 
 
 def _strip_marks(value: str) -> str:
@@ -339,7 +494,7 @@ class Key:
             return normalise_numbers(array, place)
         if self.kind == "date":
             return normalise_dates(array, place, format)
-        return normalise_text(array, place, TextRules(self.unicode, self.accents, self.case, self.blanks))
+        return normalise_text(array, place, self)
 
 
 _RULES: dict[str, tuple[str, ...]] = {
@@ -502,9 +657,8 @@ def normalise_keys(
 
 def no_key_error(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> DataError:
     """The error for a table of which no row has a key."""
-    return DataError(
-        f"{source}: no row has a key, because a cell of {_column_list(plan, columns)} is missing in each; fill them [DA179]"
-    )
+    named = _column_list(plan, columns)
+    return DataError(f"{source}: no row has a key, because a cell of {named} is missing in each; fill them [DA179]")
 
 
 def all_repeated_error(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> DataError:
@@ -528,8 +682,8 @@ def refuse_repeated(
     """
     if plan.duplicates == "refuse" and len(numbers):
         raise DataError(
-            f"{source}: {list_rows(numbers, count)}: the key in {_column_list(plan, columns)} occurs more than once; keep "
-            'one row for each person, or set duplicates to "first" or "drop" [DA181]'
+            f"{source}: {list_rows(numbers, count)}: the key in {_column_list(plan, columns)} occurs more than once; "
+            'keep one row for each person, or set duplicates to "first" or "drop" [DA181]'
         )
 
 

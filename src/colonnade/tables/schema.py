@@ -193,8 +193,8 @@ class Schema:
 
     ``clip`` bounds the L2 norm of an encoded row: longer rows are scaled down to it. If it is not given, it is the
     largest norm that the columns allow. ``impossible`` are rules about the columns that no made-up row may meet
-    (:mod:`~colonnade.tables.constraints`). ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if
-    not with commas, in UTF-8 and with decimal points. A column of dates may become several columns
+    (:mod:`~colonnade.tables.constraints`). ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written,
+    if not with commas, in UTF-8 and with decimal points. A column of dates may become several columns
     (:func:`~colonnade.tables.dates.date`). A schema is a value: it never changes after it is made.
 
     Two schemas are equal if their encoded numbers mean the same and come from the same columns, even if the files are

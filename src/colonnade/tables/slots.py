@@ -6,9 +6,9 @@ others. A column of 1 and 0 says which slots have a row; it is sent only as secr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,24 @@ class RowBlocks(Protocol):
 
     def blocks(self, rows: int, /) -> Iterator[Matrix]:
         """The rows, some at a time."""
+
+
+class DerivedRows:
+    """Rows that are made of others, block by block: they have the same ids and slots."""
+
+    rows: Any
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The rows' ids, in the order of the rows."""
+        found: Sequence[str] = self.rows.ids
+        return found
+
+    @property
+    def places(self) -> RowSlots | None:
+        """The slots of the rows, if the alignment tells nobody who matched."""
+        found: RowSlots | None = self.rows.places
+        return found
 
 
 class SlottedRows:

@@ -295,7 +295,7 @@ def test_a_federation_of_processes_answers_and_comes_back_after_a_kill(place, tm
 TRUST = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
 SCORES = SkellamRelease(
     "scores", (("shop", Fraction(10**8)), ("clinic", Fraction(10**8))), 1, 5000, 25 * 10**6, 5000, 25 * 10**6,
-    0.0, "joint-prediction", "", ("bank",), ("shop", "clinic"),
+    tail=0.0, theorem="joint-prediction", unproven="", audience=("bank",), about=("shop", "clinic"),
 )  # fmt: skip
 
 

@@ -419,8 +419,8 @@ def test_all_that_leaves_a_party_costs_what_its_releases_cost_together():
     for name, owner, variance in (("slopes", "bank", 4), ("scores", "shop", 4), ("weights", "shop", 1)):
         others = tuple(each for each in apart.owners if each != owner)
         shares, figures = ((owner, Fraction(variance * square)),), (square,) * 4
-        about = (0.0, "alternating-fits", "", others, (owner,))
-        events.append(DiscreteGaussianRelease(f"{name} of {owner}", shares, 5, *figures, *about))
+        about = {"theorem": "alternating-fits", "audience": others, "about": (owner,)}
+        events.append(DiscreteGaussianRelease(f"{name} of {owner}", shares, 5, *figures, **about))
     statement = Statement.of(events, apart, 1e-6)
     found = protection(statement)
     assert found["bank"] == pytest.approx(gaussian_epsilon((1 / 4) ** 0.5, 1e-6), rel=1e-6)

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.privacy.accounting import special
-
-Array = NDArray[np.float64]
+from colonnade.privacy.accounting.gaussian import Array
 
 UNIT = 2.0**-53
 LOSS_ERROR = 2.0**-40
@@ -199,8 +197,6 @@ def _spread(losses: Array, ours: Array, theirs: Array, slack: float) -> Array:
     return np.stack([ours - upper, upper], axis=1)
 
 
-FloatArray = NDArray[np.float64]
-
 CELLS = 1 << 16
 _ROUGH = 1 << 13
 MOST_ROUNDS = 1 << 36  # beyond, the errors of the transform are no longer bounded by what is added
@@ -232,7 +228,7 @@ class LossDistribution:
         found = first.epsilon(delta)
         return max([found, *(side.epsilon(delta) for side in rest if not side.covers(found, delta))])
 
-    def deltas(self, epsilons: FloatArray) -> FloatArray:
+    def deltas(self, epsilons: Array) -> Array:
         """Delta at many epsilons."""
         if self.too_many:
             return np.ones_like(epsilons)
@@ -243,21 +239,21 @@ class LossDistribution:
 class _ComposedLosses:
     """The composed losses above some point: values, masses, and the part of delta that is always added."""
 
-    values: FloatArray
-    masses: FloatArray
+    values: Array
+    masses: Array
     always: float
     log_fuzz: float  # errors of the transform at values above v add up to at most e^(log_fuzz - tilt v)
     tilt: float
     shift: float
 
     @cached_property
-    def _above(self) -> tuple[FloatArray, FloatArray]:
+    def _above(self) -> tuple[Array, Array]:
         """Mass under either law at and above each value."""
         both = (self.masses, self.masses * np.exp(-self.values))
         above, scaled = (np.append(np.cumsum(masses[::-1])[::-1], 0.0) for masses in both)
         return above, scaled
 
-    def deltas(self, epsilons: FloatArray) -> FloatArray:
+    def deltas(self, epsilons: Array) -> Array:
         eps = epsilons - self.shift
         above, scaled = self._above
         place = np.searchsorted(self.values, eps, side="right")
@@ -319,7 +315,7 @@ class _Direction:
     def _plain(self) -> _ComposedLosses:
         return self._composed(float(_TILTS[0]), _PLAIN)
 
-    def deltas(self, epsilons: FloatArray) -> FloatArray:
+    def deltas(self, epsilons: Array) -> Array:
         if math.isinf(self._support[1]):
             return np.ones_like(epsilons)
         found = self._plain.deltas(epsilons)
@@ -338,10 +334,10 @@ class _Direction:
         return low, high if high < _WIDEST else math.inf
 
     @cached_property
-    def _nodes(self) -> list[tuple[int, FloatArray, FloatArray]]:
+    def _nodes(self) -> list[tuple[int, Array, Array]]:
         return [(part.times, *loss_nodes(part, self.added)) for part in self.rounds]
 
-    def _growth(self, tilts: FloatArray) -> FloatArray:
+    def _growth(self, tilts: Array) -> Array:
         """Logarithm of the moment generating function of all losses, near enough to choose a tilt and a window."""
         found = np.zeros_like(tilts)
         for times, losses, logs in self._nodes:
@@ -349,7 +345,7 @@ class _Direction:
         return found
 
     @cached_property
-    def _grown(self) -> FloatArray:
+    def _grown(self) -> Array:
         return self._growth(_TILTS)
 
     def _composed(self, tilt: float, delta: float, cells: int = CELLS) -> _ComposedLosses:
@@ -401,18 +397,18 @@ class _Direction:
         return tilt, min(max(low, floor), 0.0), max(high, 1e-9), float(_TILTS[best])
 
 
-def _best(costs: FloatArray) -> tuple[float, float]:
+def _best(costs: Array) -> tuple[float, float]:
     """The tilt of the least cost, and that cost."""
     best = int(np.argmin(costs))
     return float(_TILTS[best]), float(costs[best])
 
 
-def _log_sum(logs: FloatArray) -> FloatArray:
+def _log_sum(logs: Array) -> Array:
     top = np.max(logs, axis=0)
     return np.asarray(np.log(np.sum(np.exp(logs - top), axis=0)) + top)
 
 
-def _log_moments(one: LossMasses, step: float, tilts: FloatArray) -> FloatArray:
+def _log_moments(one: LossMasses, step: float, tilts: Array) -> Array:
     values = (one.first + np.arange(len(one.masses))) * step
     with np.errstate(divide="ignore"):
         return _log_sum(np.log(one.masses)[:, None] + np.multiply.outer(values, tilts))

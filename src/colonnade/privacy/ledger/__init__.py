@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from colonnade.disk import reading
@@ -80,7 +79,7 @@ class LedgerEntry:
         return self.cached_content or DisclosedStudy(self.events, self.trust, self.people)
 
 
-class Ledger:
+class Ledger(LedgerFile):
     """The ledger in one file; each call opens the file anew, so it may be shared by threads and processes.
 
     Several calls in a row open it once where they stand in :func:`~colonnade.privacy.ledger.storage.kept_open`.
@@ -91,35 +90,20 @@ class Ledger:
     def __init__(
         self, path: str | os.PathLike[str], *, owner: str = "", clock: Callable[[], datetime] | None = None
     ) -> None:
-        self._file = LedgerFile(path)
+        super().__init__(path)
         self._owner = owner
         self._clock = clock or (lambda: datetime.now(UTC))
 
     @property
-    def path(self) -> Path:
-        """Where the ledger lies."""
-        return self._file.path
-
-    @property
-    def created(self) -> bool:
-        """Whether this object made the file; then nothing is on record, even if something was revealed before."""
-        return self._file.created
-
-    @property
-    def upgraded(self) -> bool:
-        """Whether a change through this object added hashes to a ledger that had none."""
-        return self._file.upgraded
-
-    @property
     def chained(self) -> bool:
         """Whether the file holds hashes; files of the first version have none until something is written to them."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             return is_chained(base)
 
     @property
     def head(self) -> str:
         """The hash of the last change; a note of it shows later whether something was cut off or put back."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             return read_head(base)
 
     def reserve(
@@ -140,8 +124,8 @@ class Ledger:
         studies. Without keys, names are taken for them. ``early`` limits the studies that ended early or have not
         ended; as with budgets, two studies are never both let in by the last place.
         """
-        told = DisclosedStudy(tuple(events), trust, StudyParticipants.of(self._owner, keys or {}, trust))
-        with self._file.writing() as base:
+        told = DisclosedStudy.of(self._owner, events, trust, keys)
+        with self.writing() as base:
             now = self._clock()
             self._check_early(base, early, now)
             sums = self._check(base, study, told, caps, periods, now)
@@ -161,8 +145,8 @@ class Ledger:
         keys: Mapping[str, str] | None = None,
     ) -> None:
         """Refuse what :meth:`reserve` would refuse now, and write nothing."""
-        told = DisclosedStudy(tuple(events), trust, StudyParticipants.of(self._owner, keys or {}, trust))
-        with self._file.reading() as base:
+        told = DisclosedStudy.of(self._owner, events, trust, keys)
+        with self.reading() as base:
             self._check(base, study, told, caps, periods, self._clock())
 
     def _check(
@@ -178,7 +162,7 @@ class Ledger:
         if not told.events:
             raise LedgerError(f"study {study!r} asks for a reservation without any event [LE002]")
         check_sources(told.events)
-        self._file.check_chain(base)
+        self.check_chain(base)
         with _readable():
             sums = CostCache(base, now)
             if not sums.shows_caps_kept(told, caps, periods, self._owner, now):
@@ -187,7 +171,7 @@ class Ledger:
 
     def check_aborted_studies(self, early: AbortedStudiesLimit) -> None:
         """Refuse what :meth:`reserve` would refuse now because of studies that ended early, and write nothing."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             self._check_early(base, early, self._clock())
 
     def _check_early(self, base: sqlite3.Connection, early: AbortedStudiesLimit | None, now: datetime) -> None:
@@ -200,7 +184,7 @@ class Ledger:
 
     def state(self, entry: LedgerEntry) -> str:
         """The state that an entry is in now; ``gone`` if there is no such entry."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             return (read_states(base, entry.id) or ["gone"])[-1]
 
     def mark_sent(self, entry: LedgerEntry) -> LedgerEntry:
@@ -217,10 +201,10 @@ class Ledger:
 
     def note_time(self) -> bool:
         """If an entry is dated later than now, record the present, so that it ages from now on; say whether it did."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             if not _is_ahead(base, self._clock()):
                 return False
-        with self._file.writing() as base:
+        with self.writing() as base:
             now = self._clock()
             if not _is_ahead(base, now):  # another process was first
                 return False
@@ -229,26 +213,22 @@ class Ledger:
             append_change(base, number, "released", _written(now))
         return True
 
-    @contextmanager
-    def _accounts(self) -> Iterator[SpendingAccounts]:
+    def _accounts(self) -> SpendingAccounts:
         """What the studies told that count, as they are in the file at one moment."""
-        with self._file.reading() as base:
-            yield _accounts(base, self._owner, self._clock())
+        with self.reading() as base:
+            return _accounts(base, self._owner, self._clock())
 
     def epsilon_spent(self, observer: Observer, delta: float, *, days: float | None = None) -> float:
         """What an observer has learned from all counted studies together, or from those of the last days."""
-        with self._accounts() as accounts:
-            return accounts.epsilon_spent(observer, delta, days)
+        return self._accounts().epsilon_spent(observer, delta, days)
 
     def totals(self, delta: float, *, days: float | None = None) -> dict[str, float]:
         """What everybody whom this ledger has met has learned, alone, in groups within the thresholds, and together."""
-        with self._accounts() as accounts:
-            return accounts.totals(delta, days)
+        return self._accounts().totals(delta, days)
 
     def spending_over_time(self, delta: float, most: int = 24) -> tuple[list[datetime], dict[str, list[float]]]:
         """At most so many moments, the last that of the last study, and what each observer alone knew by then."""
-        with self._accounts() as accounts:
-            return accounts.spending_over_time(delta, most)
+        return self._accounts().spending_over_time(delta, most)
 
     def plot(self, *, delta: float = 1e-5, caps: float | Mapping[str, float] | None = None) -> Picture:
         """Draw what each observer learned over time; ``caps`` are drawn as lines."""
@@ -264,8 +244,7 @@ class Ledger:
 
     def remaining(self, caps: Sequence[Budget], periods: Sequence[CapPeriod] = ()) -> tuple[RemainingBudget, ...]:
         """What is left of each cap for each observer: first the caps for all time, then those of periods."""
-        with self._accounts() as accounts:
-            return accounts.remainders(caps, periods)
+        return self._accounts().remainders(caps, periods)
 
     def forecast(
         self,
@@ -277,12 +256,11 @@ class Ledger:
         attempts: int,
     ) -> tuple[BudgetForecast, ...]:
         """What each cap would leave after a study that may take so many attempts; nothing is written."""
-        with self._accounts() as accounts:
-            return accounts.forecast(caps, periods, accounts.study_content(events, trust, keys), attempts)
+        return self._accounts().forecast(caps, periods, DisclosedStudy.of(self._owner, events, trust, keys), attempts)
 
     def names_met(self) -> set[str]:
         """The labels of everybody whom this ledger has met, and every name they used."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             with _readable():
                 known = [
                     DisclosedStudy((), Trust.from_json(trust), StudyParticipants.from_json(who))
@@ -292,7 +270,7 @@ class Ledger:
 
     def entries(self, *, days: float | None = None) -> tuple[LedgerEntry, ...]:
         """All entries, the oldest first, or those of the last days."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             if days is None:
                 return _entries(base)
             now = self._clock()
@@ -301,31 +279,31 @@ class Ledger:
     @property
     def studies(self) -> int:
         """How many entries count: all that were not released."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             return count_entries(base)
 
     def runs_of(self, digest: str) -> tuple[tuple[str, str], ...]:
         """When each run of the study with this digest was reserved, and the state that it is in now."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             return tuple(read_runs(base, digest))
 
     def count_aborted_studies(self, *, days: float | None = None) -> int:
         """How many studies did not end well, or have not ended: of all, or of those of the last days."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             return count_aborted_studies(base, days, self._clock())
 
     def lines(self) -> tuple[tuple[LedgerChange, str], ...]:
         """The whole chain: every change, and the text whose hash is chained."""
-        with self._file.reading() as base:
+        with self.reading() as base:
             return tuple(chain_lines(read_changes(base)))
 
-    def verify(self, head: str | None = None) -> None:
+    def verify(self, head: str | None = None, *, unchained: bool = False) -> None:
         """Check the whole file: SQLite's own checks, the chain, readable events, possible histories of states.
 
         With ``head``, a hash noted earlier, also that the ledger still holds everything up to there.
         """
-        self._file.verify(head)
-        with self._file.reading() as base, _readable():
+        super().verify(head, unchained=unchained)
+        with self.reading() as base, _readable():
             _entries(base)
             wrong = CostCache(base, self._clock()).first_wrong()
         if wrong is not None:
@@ -334,9 +312,9 @@ class Ledger:
             )
 
     def _advance(self, entry: LedgerEntry, state: str) -> LedgerEntry:
-        with self._file.writing() as base:
+        with self.writing() as base:
             if state != "committed":  # what was sent is written down on any file
-                self._file.check_guards(base)
+                self.check_guards(base)
             states = read_states(base, entry.id)
             if not states:
                 raise LedgerError(f"{self.path} has no entry {entry.id} [LE005]")

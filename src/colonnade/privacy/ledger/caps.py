@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from colonnade.errors import BudgetError, LedgerError, PrivacyError
-from colonnade.privacy.events import Event, check_sources
+from colonnade.privacy.events import check_sources
 from colonnade.privacy.ledger.coalitions import ANALYST, CrossStudyObserver, CrossStudyViews
-from colonnade.privacy.ledger.participants import DisclosedStudy, StudyParticipants
-from colonnade.privacy.observers import COORDINATOR, EVERYONE, OTHERS, Budget, Observer, Trust
+from colonnade.privacy.ledger.participants import DisclosedStudy
+from colonnade.privacy.observers import COORDINATOR, EVERYONE, OTHERS, Budget, Observer
 from colonnade.privacy.statement import format_rounded_up
 
 MOST_DAYS = 36525.0
@@ -208,10 +208,6 @@ class SpendingAccounts:
 
     def __init__(self, stored: Sequence[StudySpending], owner: str, now: datetime) -> None:
         self._stored, self._owner, self._now = stored, owner, now
-
-    def study_content(self, events: Sequence[Event], trust: Trust, keys: Mapping[str, str] | None) -> DisclosedStudy:
-        """What a study would tell; without keys, names are taken for them."""
-        return DisclosedStudy(tuple(events), trust, StudyParticipants.of(self._owner, keys or {}, trust))
 
     def _sight(self, *new: DisclosedStudy) -> CrossStudyViews:
         return CrossStudyViews([*(spending.content for spending in self._stored), *new], self._owner)

@@ -29,15 +29,17 @@ from numpy.typing import NDArray
 
 from colonnade.disk import reading
 from colonnade.privacy.accountant import DoubledProfile, PrivacyProfile, PureProfile, ShiftedProfile, add_remove_view
-from colonnade.privacy.accounting.gaussian_transfer import (
+from colonnade.privacy.accounting.mixtures import (
     MOST_CLOSENESS,
+    ORDERS,
     REACHES,
     GaussianCloseness,
     GaussianMixture,
+    RenyiProfile,
     closeness_of,
     gaussian_square,
+    view_rdp,
 )
-from colonnade.privacy.accounting.renyi import ORDERS, RenyiProfile, view_rdp
 from colonnade.privacy.ledger.caps import CapPeriod, all_limits, effective_dates, period_start, read_time
 from colonnade.privacy.ledger.coalitions import (
     ALL_OTHERS,

@@ -78,6 +78,11 @@ class DisclosedStudy:
     trust: Trust
     people: StudyParticipants = NO_PARTICIPANTS_KNOWN
 
+    @classmethod
+    def of(cls, owner: str, events: Iterable[Event], trust: Trust, keys: Mapping[str, str] | None) -> DisclosedStudy:
+        """What a study tells according to the ledger of ``owner``; without keys, names are taken for them."""
+        return cls(tuple(events), trust, StudyParticipants.of(owner, keys or {}, trust))
+
     def __hash__(self) -> int:
         return self._hash
 

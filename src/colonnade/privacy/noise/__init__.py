@@ -2,7 +2,7 @@
 
 No floating-point error changes any probability: what is returned differs from its law by at most :data:`TAIL` in total
 variation, and only because the far end of the law is cut off. ``docs/theory/exact-samplers.md`` has the proof,
-:mod:`colonnade.privacy.noise.mass_functions` the laws and :mod:`colonnade.privacy.noise.strip_sampler` the sampler.
+:mod:`colonnade.privacy.noise.strip_sampler` the laws and :mod:`colonnade.privacy.noise.strip_sampler` the sampler.
 
 The number of coins depends on what is drawn, and so does the time: draw noise before a protocol starts,
 not between two messages.
@@ -22,10 +22,10 @@ from colonnade.privacy.sensitivity.exact import checked_whole
 from colonnade.randomness import Stream
 
 if TYPE_CHECKING:
-    from colonnade.privacy.noise import mass_functions as _laws, strip_sampler as _strips
+    from colonnade.privacy.noise import strip_sampler as _laws, strip_sampler as _strips
 else:  # flint is imported by the first draw, not by those who only need TAIL
     _laws, _strips = (
-        LazyModule("colonnade.privacy.noise.mass_functions"),
+        LazyModule("colonnade.privacy.noise.strip_sampler"),
         LazyModule("colonnade.privacy.noise.strip_sampler"),
     )
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.privacy.sensitivity.exact import checked_whole, rational, root_up
+from colonnade.privacy.sensitivity.exact import Real, checked_whole, rational, root_up
 from colonnade.randomness import Stream
 
 RoundingMode = Literal["stochastic", "nearest", "toward-zero", "conditional"]
@@ -93,8 +93,6 @@ def rows_beyond(rows: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
     exact = rows.astype(np.int64)
     return np.flatnonzero(np.einsum("ij,ij->i", exact, exact) > limit)
 
-
-Real = Fraction | float | int
 
 FLOAT_SLACK = Fraction(1, 1 << 20)
 """The part of a sensitivity that is added to it, for the error of the released function in float64."""
@@ -182,7 +180,7 @@ def odds_of_epsilon(epsilon: float) -> Fraction:
         raise CapacityError(f"an epsilon above {MOST_EPSILON} would keep nearly every label; ask for less [CA011]")
     from flint import arb
 
-    from colonnade.privacy.noise.mass_functions import working_precision
+    from colonnade.privacy.noise.strip_sampler import working_precision
 
     bits = 128
     while True:

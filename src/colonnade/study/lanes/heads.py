@@ -28,7 +28,7 @@ from colonnade.study.spec import Study
 from colonnade.study.worker_options import DEFAULT_WORKERS, ComputeSection, WorkerOptions
 from colonnade.tables import Schema
 from colonnade.tables.partitioning import PartitionedTable, StagedTable, stage_table
-from colonnade.tables.partitioning.private_tempdir import PrivateTempDir
+from colonnade.tables.partitioning.partitions import PrivateTempDir
 from colonnade.tables.partitioning.staging import PartitionRunner
 from colonnade.wire import Certificate, Identity
 from colonnade.wire.link_offers import DirectLinkSettings, RouteCallback
@@ -170,7 +170,7 @@ class OwnerLanesHead(LanesHead):
             id=own.id,
             columns=config.key_columns(plan),
             misfits=own.misfits,
-            hands=self._hands(lambda: None),
+            workers=self._hands(lambda: None),
         )
         report = gathered.report
         misfits = dict(report.misfits)

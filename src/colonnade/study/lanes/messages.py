@@ -18,7 +18,7 @@ from colonnade.protocols.lanes.lane import LanePlan
 from colonnade.protocols.lanes.partitions import Partitions
 from colonnade.study.party_file import record_links
 from colonnade.tables import Schema
-from colonnade.tables.partitioning.private_tempdir import write_atomically
+from colonnade.tables.partitioning.partitions import write_atomically
 from colonnade.tables.partitioning.staging import WorkUnit
 from colonnade.wire import Certificate, Endpoint
 from colonnade.wire.link_offers import DIRECTLY, DirectLinkSettings

@@ -1,4 +1,4 @@
 """A party's table in partitions on disk, each of which another process of the party can open by itself."""
 
-from colonnade.tables.partitioning.ingest import StagedTable as StagedTable, stage_table as stage_table
 from colonnade.tables.partitioning.partitions import PartitionedTable as PartitionedTable
+from colonnade.tables.partitioning.staging import StagedTable as StagedTable, stage_table as stage_table

@@ -1,4 +1,4 @@
-"""Partitions of a table on disk: how they are written, and how one of them is opened.
+"""Partitions of a table on disk: how they are written, how one of them is opened, and the private folder they lie in.
 
 Rows that follow each other in the table make a *run*: they are put in the order of their partitions, and written to a
 file of their own as one batch; an index says where in it each partition starts. So any number of partitions takes one
@@ -7,35 +7,134 @@ open file, and a partition is read where it lies in each run, without the others
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import secrets
+import shutil
+import stat
+import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.disk import reading
+from colonnade.disk import reading, writing
 from colonnade.errors import DataError
 from colonnade.tables import cell_parsing
 from colonnade.tables.cell_parsing import pa
 from colonnade.tables.encoding import CellTyping, InvalidValues
 from colonnade.tables.files import ColumnChooser
 from colonnade.tables.keys import TableKeys
-from colonnade.tables.partitioning.private_tempdir import PrivateTempDir, write_atomically
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.base import TableSource
 from colonnade.tables.table import CellStore, InMemoryCells, OnDiskCells, Table
+
+_PLACE = "colonnade-spool"
+_TRIES, _PAUSE_SECONDS = 50, 0.1
+
+
+class PrivateTempDir:
+    """A folder that only this user can open, with a random name.
+
+    It is locked as long as this process lives, so that whoever makes the next one in the same folder can tell it from
+    what a killed process left, and deletes that. It is deleted by the process that made it, not by its children.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        place = folder.absolute() / _PLACE
+        with disk_errors(folder):
+            _make_folder(place.parent)
+            _refuse_world_writable(place.parent)
+            writing.remove_leftovers(place)
+            held = ExitStack()
+            self.path = writing.private_folder(place, held)
+        self.remove = weakref.finalize(self, _remove_folder, self.path, held, os.getpid())
+
+
+def remove_stale_dirs(folder: Path) -> None:
+    """Delete what killed processes left in a folder."""
+    writing.remove_leftovers(folder.absolute() / _PLACE)
+
+
+@contextmanager
+def write_atomically(folder: Path, name: str) -> Iterator[BinaryIO]:
+    """A private file that gets its name when it is whole.
+
+    So who is killed while writing it leaves nothing of this name, and if two write the same, one of both is there.
+    """
+    private = folder / f".{name}.{secrets.token_hex(8)}"
+    with disk_errors(folder):
+        try:
+            with _create_file(private) as file:
+                yield file
+            os.replace(private, folder / name)
+        except BaseException:
+            private.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turn an error of the disk into a sentence that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or "writing failed"
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise DataError(
+                f"the partitions of the table cannot be written: {why}; allow more (ulimit -n) [DA265]"
+            ) from None
+        raise DataError(
+            f"the partitions of the table cannot be written to {folder}: {why}; make room there, or name a folder on a "
+            "larger disk [DA266]"
+        ) from None
+
+
+def _create_file(path: Path) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those it lies in, where they are not there yet; only this user can open them."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(0o700, exist_ok=True)
+
+
+def _refuse_world_writable(folder: Path) -> None:
+    mode = folder.stat().st_mode if os.name == "posix" else 0
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise DataError(
+            f"every user of this machine can rename what lies in {folder}, so partitions of a table could be exchanged "
+            "there: name another folder, or let only its owner write to it (chmod o-w) [DA267]"
+        )
+
+
+def _remove_folder(path: Path, held: ExitStack, maker: int) -> None:
+    if os.getpid() == maker:
+        for _ in range(_TRIES):
+            shutil.rmtree(path, ignore_errors=True)
+            if not path.exists():
+                break
+            time.sleep(_PAUSE_SECONDS)  # a worker on another machine is not gone at once, and writes meanwhile
+        held.close()
+
 
 ROW, KEY, ID = "\0row", "\0key", "\0id"  # no column of a schema can have such a name
 MAX_PARTITIONS = 1 << 16
 """The most partitions."""
 PartitionOf = Callable[[Sequence[bytes]], NDArray[np.int64]]
 
-_FORMAT = "colonnade spool 1"
-_ABOUT, _INDEX = "spool.json", "index"
+_FORMAT = "colonnade partitions 1"
+_ABOUT, _INDEX = "partitions.json", "index"
 _RUN_BYTES = 1 << 26
 _SHORTEST_RUN = 1 << 24
 _USUAL_RUN = 1 << 28  # at most: whoever makes one has it in memory twice
@@ -68,10 +167,10 @@ class PartitionSource(TableSource):
         index: NDArray[np.uint32],
         number: int,
         typing: CellTyping,
-        room: PrivateTempDir | None = None,
+        tempdir: PrivateTempDir | None = None,
     ) -> None:
         super().__init__(name)
-        self._room = room  # the folder stays as long as there are rows in it that may be read
+        self._tempdir = tempdir  # the folder stays as long as there are rows in it that may be read
         self._folder = folder
         self._edges = np.array(index[:, number : number + 2], np.int64).reshape(-1, 2)
         self._rows_of_runs = np.array(index[:, -1], np.int64)
@@ -118,12 +217,14 @@ class PartitionSource(TableSource):
 class PartitionedTable:
     """A table in partitions: the folder is all that another process needs, and the schema."""
 
-    def __init__(self, folder: Path, schema: Schema, about: PartitionInfo, room: PrivateTempDir | None = None) -> None:
+    def __init__(
+        self, folder: Path, schema: Schema, about: PartitionInfo, tempdir: PrivateTempDir | None = None
+    ) -> None:
         self.folder = folder
         self.schema = schema
         self.count = about.count
         self._about = about
-        self._room = room
+        self._tempdir = tempdir
         self._typing = CellTyping(schema)
 
     @classmethod
@@ -154,7 +255,7 @@ class PartitionedTable:
         """The rows of one partition that have a key, in the order of the file and under their numbers in it."""
         if not 0 <= number < self.count:
             raise IndexError(f"there are {self.count} partitions, and none of number {number} [VA246]")
-        rows = PartitionSource(self._about.source, self.folder, self._index(), number, self._typing, self._room)
+        rows = PartitionSource(self._about.source, self.folder, self._index(), number, self._typing, self._tempdir)
         columns, large = list(self.schema.sources), rows.size(list) > _LARGE
         # Opening runs takes most of the time, so all is read at once.
         naming = rows.read([ROW, KEY, ID] if large else [ROW, KEY, ID, *columns])
@@ -174,8 +275,8 @@ class PartitionedTable:
 
     def remove(self) -> None:
         """Delete the folder, if this process made it."""
-        if self._room is not None:
-            self._room.remove()
+        if self._tempdir is not None:
+            self._tempdir.remove()
 
     def _index(self) -> NDArray[np.uint32]:
         shape = (self._about.runs, self.count + 1)
@@ -185,7 +286,7 @@ class PartitionedTable:
             return np.memmap(self.folder / _INDEX, _Place, "r", shape=shape)
 
     def __repr__(self) -> str:
-        return f"<Spool of {self._about.source}: {self.count} partitions>"
+        return f"<PartitionedTable of {self._about.source}: {self.count} partitions>"
 
 
 def write_run(folder: Path, number: int, held: list[pa.RecordBatch], partition_of: PartitionOf, count: int) -> None:
@@ -201,19 +302,21 @@ def write_run(folder: Path, number: int, held: list[pa.RecordBatch], partition_o
         file.write(edges.tobytes())
 
 
-def finish_table(room: PrivateTempDir, runs: int, count: int, about: PartitionInfo, schema: Schema) -> PartitionedTable:
-    """The spool, of which all runs are written."""
+def finish_table(
+    tempdir: PrivateTempDir, runs: int, count: int, about: PartitionInfo, schema: Schema
+) -> PartitionedTable:
+    """The table, of which all runs are written."""
     check_count(count)
-    with write_atomically(room.path, _INDEX) as index:
+    with write_atomically(tempdir.path, _INDEX) as index:
         for number in range(runs):
-            edges = room.path / _edges_name(number)
+            edges = tempdir.path / _edges_name(number)
             index.write(edges.read_bytes())
             edges.unlink()
     said = replace(about, count=count, runs=runs)
-    with write_atomically(room.path, _ABOUT) as file:
+    with write_atomically(tempdir.path, _ABOUT) as file:
         file.write(json.dumps({"format": _FORMAT} | asdict(said)).encode())
     pa.default_memory_pool().release_unused()
-    return PartitionedTable(room.path, schema, said, room)
+    return PartitionedTable(tempdir.path, schema, said, tempdir)
 
 
 def check_count(count: int) -> None:

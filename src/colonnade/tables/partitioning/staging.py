@@ -1,7 +1,10 @@
-"""Shards of a table are read, checked and copied to its private folder, and repeated keys are found.
+"""From a party's file to partitions: a table is read, checked and copied to a private folder once, and then split.
 
-A copy has the rows that have a key, with typed cells, in the order of the file. Beside it lie fingerprints of their
-keys, in the order of *buckets*, so that equal keys of all shards are found without all of them in memory.
+:func:`stage_table` types the cells, normalises the keys and looks for keys that are repeated. When it is known how
+people are spread over partitions, the copy is split. All of it is done in work units, which other processes of the
+party can do; one process needs the same memory for any table. A copy has the rows that have a key, with typed cells, in
+the order of the file. Beside it lie fingerprints of their keys, in the order of *buckets*, so that equal keys of all
+shards are found without all of them in memory.
 
 A fingerprint is two sums of a key's bytes, modulo 2^64, each byte times a random number of its place. No key is the
 beginning of another, since each part comes after its length; so two different keys differ in a byte that both have, and
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -23,15 +26,38 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.errors import DataError
+from colonnade.tables import files
 from colonnade.tables.cell_parsing import pa
-from colonnade.tables.encoding import CellTyping, EncodingReport
-from colonnade.tables.ids import name_rows
-from colonnade.tables.keys import KeyPlan, normalise_keys
-from colonnade.tables.partitioning.partitions import ID, KEY, ROW, read_errors
-from colonnade.tables.partitioning.private_tempdir import write_atomically
-from colonnade.tables.reading import TableRequest
+from colonnade.tables.encoding import CellTyping, EncodingReport, InvalidValues
+from colonnade.tables.keys import (
+    KeyColumn,
+    KeyPlan,
+    all_repeated_error,
+    name_rows,
+    no_key_error,
+    normalise_keys,
+    refuse_repeated,
+)
+from colonnade.tables.partitioning.partitions import (
+    ID,
+    KEY,
+    ROW,
+    PartitionedTable,
+    PartitionInfo,
+    PartitionOf,
+    PrivateTempDir,
+    finish_table,
+    read_errors,
+    run_bytes,
+    write_atomically,
+    write_run,
+)
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.base import TableSource
+from colonnade.tables.sources.factory import open_source
+from colonnade.tables.table import TableRequest
+from colonnade.tables.text_format import TextFormat
 from colonnade.tables.wording import MAX_SHOWN_ROWS
 
 
@@ -42,38 +68,38 @@ class WorkUnit(Protocol):
         """Do it."""
 
     def with_results(self, before: Sequence[Any]) -> WorkUnit:
-        """The same, when the results of all chores before it are known."""
+        """The same, when the results of all units before it are known."""
         return self
 
 
 PartitionRunner = Callable[[Sequence[WorkUnit]], Iterator[tuple[int, Any]]]
-"""Does chores, begun in their order, and gives their places and results as they come.
+"""Does work units, begun in their order, and gives their places and results as they come.
 
 When one has failed, those that were begun are ended and no other is begun.
 """
 
 
-def no_workers(chores: Sequence[WorkUnit]) -> Iterator[tuple[int, Any]]:
-    """No hands but our own."""
+def no_workers(units: Sequence[WorkUnit]) -> Iterator[tuple[int, Any]]:
+    """No workers but this process."""
     return iter(())
 
 
-def run_all(chores: Sequence[WorkUnit], hands: PartitionRunner = no_workers) -> list[Any]:
-    """The results of all chores, in their order.
+def run_all(units: Sequence[WorkUnit], workers: PartitionRunner = no_workers) -> list[Any]:
+    """The results of all units, in their order.
 
-    What a hand has failed at is done here, after all that comes before it: so its error is the one that is told, and
-    the same as without hands. A single chore is not worth a hand.
+    What a worker has failed at is done here, after all that comes before it: so its error is the one that is told, and
+    the same as without workers. A single unit is not worth one.
     """
-    found, left = dict[int, Any](), list(range(len(chores)))
+    found, left = dict[int, Any](), list(range(len(units)))
     while left:
         if len(left) > 1:
             places = left
-            found |= {places[place]: result for place, result in hands([chores[number] for number in places])}
+            found |= {places[place]: result for place, result in workers([units[number] for number in places])}
             left = [number for number in places if number not in found]
         if left:
             first = left.pop(0)
-            found[first] = chores[first].with_results([found[number] for number in range(first)]).run()
-    return [found[number] for number in range(len(chores))]
+            found[first] = units[first].with_results([found[number] for number in range(first)]).run()
+    return [found[number] for number in range(len(units))]
 
 
 Numbers = NDArray[np.uint64]
@@ -154,7 +180,7 @@ class StagedShard:
 
 @dataclass(frozen=True)
 class StageShard(WorkUnit):
-    """The chore: copy this piece."""
+    """The work unit: copy this piece."""
 
     folder: Path
     reading: TableRequest
@@ -185,13 +211,13 @@ class StageShard(WorkUnit):
 class _ShardWriter:
     """What is noted, and held, while a piece is copied."""
 
-    def __init__(self, chore: StageShard, rows: BinaryIO, keys: BinaryIO) -> None:
+    def __init__(self, unit: StageShard, rows: BinaryIO, keys: BinaryIO) -> None:
         self.report = EncodingReport()
         self.keys = self.batches = 0
-        self._reading, self._first = chore.reading, chore.first
-        self._typing = CellTyping(chore.reading.schema)
-        self._block = block_rows(chore.reading.schema)
-        self._fingerprints = KeyFingerprints(chore.folder)
+        self._reading, self._first = unit.reading, unit.first
+        self._typing = CellTyping(unit.reading.schema)
+        self._block = block_rows(unit.reading.schema)
+        self._fingerprints = KeyFingerprints(unit.folder)
         self._rows, self._keys = rows, keys
         self._writer: Any = None
         self._run = np.empty((_NUMBERS, _RUN_KEYS), _KEY)
@@ -320,7 +346,7 @@ class RepeatedKeys:
 
 @dataclass(frozen=True)
 class FindRepeatedKeys(WorkUnit):
-    """The chore: look for repeated keys in these buckets."""
+    """The work unit: look for repeated keys in these buckets."""
 
     folder: Path
     plan: KeyPlan
@@ -401,7 +427,7 @@ def _keep_two_of_each(held: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def plan_key_search(folder: Path, plan: KeyPlan, pieces: Sequence[StagedShard]) -> list[FindRepeatedKeys]:
-    """Chores that look at all keys, at a bounded number of them each."""
+    """Work units that look at all keys, at a bounded number of them each."""
     keys = sum(piece.keys for piece in pieces)
     count = min(BUCKETS, -(-keys // _ROWS))
     edges = [place * BUCKETS // count for place in range(count + 1)] if count else []
@@ -416,7 +442,7 @@ def row_offsets(pieces: Sequence[StagedShard]) -> list[int]:
 
 
 def read_dropped_rows(folder: Path, numbers: Sequence[int], first: int, last: int) -> NDArray[np.int64]:
-    """Which of the rows from ``first`` to before ``last`` are left out, by what these chores wrote down."""
+    """Which of the rows from ``first`` to before ``last`` are left out, by what these units wrote down."""
     found = [np.empty(0, np.int64)]
     for number in numbers:
         with read_errors(folder):
@@ -429,3 +455,201 @@ def read_dropped_rows(folder: Path, numbers: Sequence[int], first: int, last: in
 def dropped_name(number: int) -> str:
     """The file of rows that are left out."""
     return f"dropped-{number:06d}"
+
+
+class StagedTable:
+    """A table that was read, checked and copied to a private folder, to be split.
+
+    ``keys`` is the number of rows that have a key which counts, out of ``rows``; ``missing`` and ``repeated`` are those
+    that are left out, as for :class:`~colonnade.tables.keys.TableKeys`.
+    """
+
+    def __init__(
+        self,
+        tempdir: PrivateTempDir,
+        pieces: Sequence[StagedShard],
+        repeated: Sequence[RepeatedKeys],
+        schema: Schema,
+        about: PartitionInfo,
+        *,
+        own: bool,
+    ) -> None:
+        """``own``: nobody else sees to the folder after an error."""
+        self.report: EncodingReport = sum((piece.report for piece in pieces), EncodingReport())
+        self.rows = self.report.rows
+        keys = sum(piece.keys for piece in pieces)
+        self.missing = self.rows - keys
+        self.repeated = sum(each.dropped for each in repeated)
+        self.keys = keys - self.repeated
+        self._tempdir, self._own = tempdir, own
+        self._pieces = tuple(pieces)
+        self._dropped = tuple(each.number for each in repeated if each.dropped)
+        self._schema = schema
+        self._about = about
+
+    @property
+    def folder(self) -> Path:
+        """The private folder."""
+        return self._tempdir.path
+
+    def split(
+        self, partition_of: PartitionOf, count: int, workers: PartitionRunner = no_workers, memory: int | None = None
+    ) -> PartitionedTable:
+        """Spread the rows over partitions; the copy in the order of the file is deleted then.
+
+        Workers get ``partition_of`` pickled. ``memory`` is how many bytes each of them may have.
+        """
+        try:
+            units = plan_runs(self.folder, self._pieces, self._dropped, partition_of, count, memory)
+            run_all(units, workers)
+            for piece in self._pieces:
+                delete_staged(self.folder, piece.number, rows=True)
+            for number in self._dropped:
+                (self.folder / dropped_name(number)).unlink()
+            return finish_table(self._tempdir, len(units), count, self._about, self._schema)
+        except BaseException:
+            if self._own:
+                self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Delete the folder; partitions made of this are gone, too."""
+        self._tempdir.remove()
+
+    def __repr__(self) -> str:
+        return f"<StagedTable {self._about.source}: {self.keys} of {self.rows} rows have a key>"
+
+
+def stage_table(
+    source: str | Path | Any,
+    schema: Schema | str | Path,
+    keys: KeyPlan,
+    folder: str | Path | PrivateTempDir,
+    *,
+    id: str | None = "person_id",
+    name: str | None = None,
+    columns: Mapping[str, KeyColumn] | None = None,
+    misfits: InvalidValues = "refuse",
+    separator: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    workers: PartitionRunner = no_workers,
+) -> StagedTable:
+    """Read a table as :func:`~colonnade.tables.table.read_table` does, and check it, once and without holding it.
+
+    Errors have the same words, but those about cells name the rows of one stretch of the file, and come before those
+    about keys that are repeated or missing in all rows. The private folder is made inside ``folder``, and is removed
+    after an error; a folder that was given is left to whoever made it, as workers may still be at work there.
+    """
+    asked = TableRequest.of(
+        source,
+        schema,
+        id,
+        name,
+        columns=columns,
+        keys=keys,
+        text=TextFormat(separator, encoding, decimal),
+        misfits=misfits,
+    )
+    found = open_source(source, asked.source_name, asked.schema.text)
+    files.choose_columns(found.columns(), asked.source_name, asked.choose)
+    own = not isinstance(folder, PrivateTempDir)
+    tempdir = folder if isinstance(folder, PrivateTempDir) else PrivateTempDir(Path(folder))
+    try:
+        KeyFingerprints.create_seed(tempdir.path)
+        pieces = _stage_shards(tempdir.path, found, asked, workers)
+        if not sum(piece.rows for piece in pieces):
+            raise DataError(f"{asked.source_name}: the table has no rows [DA261]")
+        keyed = sum(piece.keys for piece in pieces)
+        if not keyed and misfits == "refuse":
+            raise no_key_error(asked.source_name, keys, asked.key_columns)
+        repeated: list[RepeatedKeys] = run_all(plan_key_search(tempdir.path, keys, pieces), workers)
+        first = np.array([row for each in repeated for row in each.first], np.int64)
+        refuse_repeated(first + 1, keys, asked.key_columns, asked.source_name, sum(each.count for each in repeated))
+        if sum(each.dropped for each in repeated) == keyed and misfits == "refuse":
+            raise all_repeated_error(asked.source_name, keys, asked.key_columns)
+        for piece in pieces:
+            delete_staged(tempdir.path, piece.number, rows=False)
+        KeyFingerprints.delete_seed(tempdir.path)
+        about = PartitionInfo(asked.source_name, asked.schema.digest, misfits, tuple(key.name for key in keys.keys))
+        return StagedTable(tempdir, pieces, repeated, asked.schema, about, own=own)
+    except BaseException:
+        if own:
+            tempdir.remove()
+        raise
+
+
+def _stage_shards(
+    folder: Path, source: TableSource, reading: TableRequest, workers: PartitionRunner
+) -> list[StagedShard]:
+    """All rows, read once; who reads a piece sees to it that its files stay the same, and we see to all of them."""
+    pieces = source.shards(reading.columns)
+    if len(pieces) < 2:
+        return [StageShard(folder, reading, source).run()]
+    source.record_state()
+    found: list[StagedShard] = run_all(
+        [StageShard(folder, reading, *each[::-1]) for each in enumerate(pieces)], workers
+    )
+    source.refuse_changes()
+    return found
+
+
+@dataclass(frozen=True)
+class BatchRange:
+    """Some batches of a piece."""
+
+    piece: int
+    first: int
+    """How many rows of the table come before the piece."""
+    batches: range
+
+
+@dataclass(frozen=True)
+class WriteRun(WorkUnit):
+    """The work unit: write one run."""
+
+    folder: Path
+    number: int
+    stretches: tuple[BatchRange, ...]
+    dropped: tuple[int, ...]
+    partition_of: PartitionOf
+    count: int
+
+    def run(self) -> None:
+        """Read rows from their copy, leave out those whose keys are repeated, and write the run."""
+        write_run(self.folder, self.number, list(self._rows()), self.partition_of, self.count)
+        pa.default_memory_pool().release_unused()
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        for stretch in self.stretches:
+            for batch in read_staged_rows(self.folder, stretch.piece, stretch.batches):
+                numbers = np.asarray(batch.column(0)) + stretch.first
+                found = batch.set_column(0, batch.schema.field(0), pa.array(numbers))
+                gone = read_dropped_rows(self.folder, self.dropped, int(numbers[0]), int(numbers[-1]) + 1)
+                yield found.filter(pa.array(~np.isin(numbers, gone))) if len(gone) else found
+
+
+def plan_runs(
+    folder: Path,
+    pieces: Sequence[StagedShard],
+    dropped: tuple[int, ...],
+    partition_of: PartitionOf,
+    count: int,
+    memory: int | None = None,
+) -> list[WriteRun]:
+    """Work units that put all rows into partitions; runs have the rows in their order, whoever makes them."""
+    least = run_bytes(sum(piece.size for piece in pieces), memory)
+    runs, held, size = list[tuple[BatchRange, ...]](), list[BatchRange](), 0.0
+    for piece, first in zip(pieces, row_offsets(pieces), strict=True):
+        start = 0
+        for batch in range(piece.batches):
+            size += piece.size / piece.batches
+            if size >= least or batch + 1 == piece.batches:
+                held.append(BatchRange(piece.number, first, range(start, batch + 1)))
+                start = batch + 1
+            if size >= least:
+                runs.append(tuple(held))
+                held, size = [], 0.0
+    if held:
+        runs.append(tuple(held))
+    return [WriteRun(folder, number, run, dropped, partition_of, count) for number, run in enumerate(runs)]

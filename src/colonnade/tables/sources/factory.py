@@ -12,9 +12,8 @@ from typing import Any
 from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.cell_parsing import pa
-from colonnade.tables.external_sort import SpillFile
 from colonnade.tables.files import ColumnChooser
-from colonnade.tables.sources.base import ArrowStreamSource, InMemorySource, TableSource
+from colonnade.tables.sources.base import ArrowStreamSource, InMemorySource, SpillFile, TableSource
 from colonnade.tables.sources.databases import Query, QuerySource
 from colonnade.tables.sources.file_sets import (
     SPREADSHEET_ENDINGS,

@@ -125,9 +125,8 @@ def check_address(address: str) -> None:
     azure = parts.scheme.startswith("abfs")
     if "@" not in parts.netloc if azure else not parts.netloc and parts.scheme != "hdfs":
         form = "CONTAINER@ACCOUNT.dfs.core.windows.net" if azure else "BUCKET"
-        raise DataError(
-            f"{redact_address(address)}: the address names no bucket; write it as {parts.scheme}://{form}/FOLDER/ [DA254]"
-        )
+        wanted = f"{parts.scheme}://{form}/FOLDER/"
+        raise DataError(f"{redact_address(address)}: the address names no bucket; write it as {wanted} [DA254]")
 
 
 def _split_address(address: str) -> SplitResult | None:
