@@ -18,7 +18,7 @@ def sign_in(request: Request) -> Response:
         return render(request, "enter.html", token=request.query_params.get("link", "")[:64], next=_next_page(request))
     access = request.app.state.access
     fields = form_fields(request)
-    entered = access.enter(fields.get("link", ""), request.cookies.get(access.cookie))
+    entered = access.sign_in(fields.get("link", ""), request.cookies.get(access.cookie))
     if entered is None:
         return refusal(
             request, 403, "This link was used already, or is older than ten minutes; make a new one. [CO007]"
@@ -35,7 +35,7 @@ def sign_in(request: Request) -> Response:
 def sign_out(request: Request) -> Response:
     """End the session."""
     access, session = request.app.state.access, request.state.session
-    access.leave(session)
+    access.sign_out(session)
     request.app.state.desk.audit.add(session.person, session.role, "signed out")
     response = RedirectResponse(LOGIN, 303)
     response.delete_cookie(access.cookie, httponly=True, samesite="strict", secure=access.secure)

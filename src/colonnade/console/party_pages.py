@@ -63,10 +63,9 @@ def ledger_values(desk: PartyView) -> dict[str, Any]:
         return {"facts": None, "file": desk.config.ledger}
     facts = ledger_view.ledger_facts(known, delta, None, desk.config)
     left = [
-        CapForecast.of({"observer": each["observer"], "cap": each["cap"], "period": each["days"], "spent": each["spent"]}
-                   | {"after": each["spent"], "at_most": each["spent"]})
+        CapForecast.of(each | {"period": each["days"], "after": each["spent"], "at_most": each["spent"]})
         for each in facts["left"]
-    ]  # fmt: skip
+    ]
     return {
         "facts": facts,
         "file": desk.config.ledger,

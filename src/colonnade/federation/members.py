@@ -1,7 +1,7 @@
 """Who belongs to a federation: FEDERATION.toml with names, roles and pinned certificates, and six words for a key.
 
-Pins are everybody's own: the hub may say that somebody has joined, and a person here decides, after six words of the key
-were compared with whoever joined.
+Pins are everybody's own: the hub may say that somebody has joined, and a person here decides, after six words of the
+key were compared with whoever joined.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What an owner allows a day: reserved in its ledger before the first answer, counted on disk before each one.
 
-A day is one entry of the ledger, priced as if every person were asked about as often as the party allows. What was asked
-about whom is counted in a file beside it, on disk before a share leaves. A day whose counts or whose entry are no longer
-what they were, because a file was put back from a copy, is reserved anew.
+A day is one entry of the ledger, priced as if every person were asked about as often as the party allows. What was
+asked about whom is counted in a file beside it, on disk before a share leaves. A day whose counts or whose entry are
+no longer what they were, because a file was put back from a copy, is reserved anew.
 """
 
 from __future__ import annotations
