@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from colonnade.console import charts, study_pages
+from colonnade.console import charts, party_pages
 from colonnade.console.access import AccessControl
 from colonnade.console.app import make_app
 from colonnade.console.hub import HUB_PAGES, HubView
+from colonnade.console.layout import FRAME_POLICY
+from colonnade.console.party_pages import explain_failure
 from colonnade.console.privacy_explainer import CapForecast, StudyPrices, log_odds_rises, one_in
-from colonnade.console.report_frame import FRAME_POLICY
 from colonnade.console.security_middleware import SecurityMiddleware
-from colonnade.console.study_pages import explain_failure
 from colonnade.errors import ConnectError, DataError
 from colonnade.federation.members import MemberIdentity, save_offered_members, six_words
 from colonnade.models import Estimator
@@ -191,7 +191,7 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
     hides(framed.headers["content-security-policy"], "script-src")
     for number in range(2):
         bank.office.record_hub_state(bank.receive(f"number {number}").id, {}, "cancelled", None)
-    monkeypatch.setattr(study_pages, "PAGE", 2)
+    monkeypatch.setattr(party_pages, "PAGE", 2)
     pages = [client.get(f"/history?page={place}").text for place in (1, 2, 3)]
     assert [[number for number in (1, 0) if f"number {number}" in page] for page in pages] == [[1, 0], [], []]
     assert ["clinic was lost" in page for page in pages] == [False, True, False]

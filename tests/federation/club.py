@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ColonnadeError, ConnectError, FederationError, IdentityError, ProposalError
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.invitations import Invitations, InvitationToken
 from colonnade.federation.members import FederationMembers, HubPart

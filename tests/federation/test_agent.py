@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from colonnade.cli.proposals import lanes_in
-from colonnade.console.study_pages import describe_needs
+from colonnade.console.party_pages import describe_needs
 from colonnade.disk import writing
 from colonnade.errors import BudgetError, ConnectError, FederationError, StorageError, StudyError
 from colonnade.federation import agent as agents, agent_store, checks, hub_sync, store_file

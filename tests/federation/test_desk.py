@@ -20,7 +20,7 @@ from colonnade.federation import proposal_store as desks
 from colonnade.federation.attempt_result import FetchedResult
 from colonnade.federation.hub_protocol import ResultAnswer, pack_message, read_answer
 from colonnade.federation.members import FederationMembers, six_words, word_list
-from colonnade.federation.proposal_state import FINAL
+from colonnade.federation.proposal_store import FINAL
 from colonnade.federation.statements import (
     MOST_BYTES,
     MOST_PACKED,

@@ -19,10 +19,11 @@ from colonnade.errors import ConnectError, FederationError, IdentityError, Stora
 from colonnade.federation.agent import Agent
 from colonnade.federation.attempt_result import FetchedResult
 from colonnade.federation.checks import examine_member
-from colonnade.federation.hub_client import EnrolmentClient, FederationClient
 from colonnade.federation.hub_protocol import (
     METHOD,
     SERVICE,
+    EnrolmentClient,
+    FederationClient,
     HubQuestion,
     NewsAnswer,
     ResultAnswer,

@@ -20,7 +20,7 @@ from colonnade.cli.console_commands import whose
 from colonnade.console.server import access_control_of, read_address, sign_in_address
 from colonnade.errors import ConnectError
 from colonnade.federation.agent_store import AgentStore, ProposedStudy
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.proposal_writer import make_proposal, parse_deadline
 from colonnade.federation.statements import Proposal

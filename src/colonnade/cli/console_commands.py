@@ -78,8 +78,7 @@ def _answer(path: Path, listen: str | None) -> None:
 
 def _meet(path: Path, key: Path, listen: str | None) -> None:
     """Keep a hub and the coordinator's seat for one standing question until it is interrupted."""
-    from colonnade.federation.scores.session import keep_coordinator, make_own_hub
-    from colonnade.federation.scores.settings import StandingStudy
+    from colonnade.federation.scores.session import StandingStudy, keep_coordinator, make_own_hub
     from colonnade.study import Study
 
     standing = StandingStudy.of(Study.load(path))

@@ -21,7 +21,7 @@ from colonnade.cli.output import Json, emit, say, writing
 from colonnade.disk import reading
 from colonnade.errors import ConnectError, FederationError, IdentityError
 from colonnade.federation import monitoring
-from colonnade.federation.hub_client import EnrolmentClient, FederationClient
+from colonnade.federation.hub_protocol import EnrolmentClient, FederationClient
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.invitations import Invitations, InvitationToken, new_draw
 from colonnade.federation.members import (

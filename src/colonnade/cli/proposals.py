@@ -26,7 +26,7 @@ from colonnade.errors import FederationError, PolicyError, ProposalError, Storag
 from colonnade.federation import monitoring
 from colonnade.federation.agent import Agent
 from colonnade.federation.agent_store import AgentStore, ProposedStudy
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.processes import OUTPUT
 from colonnade.federation.proposal_writer import make_proposal, parse_deadline

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from colonnade.console.app import Pages
-from colonnade.console.layout import render
-from colonnade.console.report_frame import send_report_frame
+from colonnade.console.layout import render, send_report_frame
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, FederationError, StorageError, one_code
 from colonnade.federation.members import six_words

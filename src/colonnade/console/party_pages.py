@@ -1,8 +1,13 @@
-"""The other pages of a party's console: its ledger, scores on demand, its table, people and keys, and the doctor."""
+"""The pages of a party's console: its studies, ledger, scores on demand, table, people and keys, and the doctor.
+
+Why an attempt failed is said in words with what to do, by the classes of errors that docs/reference/errors.md explains.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -13,18 +18,277 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from colonnade.console import charts, study_pages
+from colonnade import errors
+from colonnade.console import charts
 from colonnade.console.app import Pages
-from colonnade.console.layout import refusal, render
-from colonnade.console.party import PartyView
-from colonnade.console.privacy_explainer import CapForecast
+from colonnade.console.layout import refusal, render, send_report_frame
+from colonnade.console.party import ENDED, UNDER_WAY, WAITING, PartyView, format_time_left
+from colonnade.console.privacy_explainer import GENERAL_NOTE, CapForecast, applicable_row
 from colonnade.console.security_middleware import form_fields
 from colonnade.errors import ColonnadeError
+from colonnade.federation.agent_store import AttemptRecord, ProposedStudy
 from colonnade.federation.members import MemberIdentity
+from colonnade.federation.processes import Progress
 from colonnade.federation.scores.service import OpenQuestion
 from colonnade.report import wording
 from colonnade.study import ledger_view
 from colonnade.wire import Certificate
+
+PAGE = 50
+"""Studies on one page of the history."""
+SHOWN_DIGITS = 16
+"""Digits of the digest that a yes names."""
+_MOST_STUDY_COLUMNS = 200
+_UNKNOWN = dict.fromkeys(
+    ("refused", "description", "trial", "attempts", "ledger_news", "early_ends", "people", "forecast")
+)
+"""What the page asks of a check that has not ended."""
+_NOTES = ("align", "keys", "schema_news", "security", "again", "watches")
+"""Sentences of an assessment that are shown below the price."""
+_WHAT_TO_DO: Mapping[type[errors.ColonnadeError], str] = {
+    errors.SchemaError: "The schema of the study is wrong: tell the analyst what the sentence says.",
+    errors.DataError: "Our table does not fit: look at Our table, mend the file, and ask the analyst to propose again.",
+    errors.StudyError: "The study's file is wrong, or members hold different ones: tell the analyst.",
+    errors.PolicyError: "Our policy does not allow it: change party.toml if you agree, or leave it.",
+    errors.BudgetError: "A cap would be exceeded: see Ledger. Wait for a period to pass, or raise the cap.",
+    errors.LedgerError: "The ledger cannot be used: press Verify on the page Ledger, and restore a copy if it fails.",
+    errors.PrivacyError: "A promise was asked for that nothing proves: tell the analyst.",
+    errors.StorageError: "A file could not be written: make room on the disk, and see that it is ours.",
+    errors.IdentityError: "A key or certificate is not the one that was agreed on: see People and keys.",
+    errors.ConnectError: "The hub was not reached: run Doctor. It is tried again by itself where retries are allowed.",
+    errors.PeerLost: "Somebody was lost on the way. It is tried again by itself where all allow retries.",
+    errors.PeerStopped: "Another participant ended it: ask that one.",
+    errors.ProtocolError: "A message was not as agreed: all should run the same release of Colonnade.",
+    errors.DisagreementError: "Participants hold different things: compare releases and files with the others.",
+    errors.CapacityError: "The numbers are too large for the study's arithmetic: tell the analyst.",
+    errors.ShareError: "A check of the computation failed: somebody deviated, or a machine is faulty. Ask the others.",
+}
+_OTHERWISE = "Read the sentence, or the log of the attempt; Doctor looks at the usual causes."
+
+
+@dataclass(frozen=True)
+class AttemptFailure:
+    """Why an attempt ended, and what to do about it."""
+
+    sentence: str
+    advice: str
+    code: int | None
+    """The exit code; its chapter in docs/reference/errors.md has more."""
+
+
+def explain_failure(message: str | None, record: Mapping[str, Any]) -> AttemptFailure | None:
+    """What a person reads of an attempt that did not end well; ``None`` where it did, or still runs."""
+    sentence = message or record.get("message")
+    if not sentence or record.get("status") == "finished":
+        return None
+    found = wording.number(record.get("exit_code"))
+    code = None if found is None else int(found)
+    advice = next((text for cls, text in _WHAT_TO_DO.items() if cls.exit_code == code), _OTHERWISE)
+    return AttemptFailure(str(sentence), advice, code)
+
+
+@dataclass(frozen=True)
+class EndedStudy:
+    """One study that is over."""
+
+    entry: ProposedStudy
+    attempts: list[tuple[AttemptRecord, AttemptFailure | None]]
+    report: bool
+
+    @property
+    def reason(self) -> str:
+        """Why there is no result, where there is none."""
+        refused = (self.entry.assessment or {}).get("refused")
+        if self.entry.state == "refused":
+            return str(refused or "It could not be checked.")
+        if self.entry.state == "expired":
+            return "Not everybody answered before the deadline. The analyst can propose it again."
+        if self.entry.state == "declined" and not self.entry.why:
+            no = [party for party, said in self.entry.answers.items() if said is False]
+            return f"{', '.join(no) or 'A party'} said no."
+        return self.entry.why or ""
+
+
+@dataclass(frozen=True)
+class ActiveStudy:
+    """One study that is approved or runs."""
+
+    entry: ProposedStudy
+    attempt: AttemptRecord | None
+    progress: Progress | None
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Parties that have not answered yet."""
+        return [party for party, said in self.entry.answers.items() if said is None]
+
+    @property
+    def sent(self) -> str:
+        """Bytes, in words."""
+        return wording.size(self.progress.bytes) if self.progress else ""
+
+    @property
+    def sentence(self) -> str:
+        """What is being waited for, in one sentence."""
+        if self.entry.state == "approved":
+            waited = wording.join_names(self.unanswered)
+            return f"Approved. Waiting for the answer of {waited}." if waited else "Approved by all; it starts soon."
+        if self.progress is None:
+            return "It starts."
+        if self.progress.waited_for:
+            return f"Waiting for {wording.join_names(self.progress.waited_for)}."
+        return f"It runs, in the phase {self.progress.phase}." if self.progress.phase else "It runs."
+
+
+def show_inbox(request: Request) -> Response:
+    """All proposals that wait for this party, the newest first."""
+    desk: PartyView = request.app.state.desk
+    asked = [
+        {"entry": entry, "prices": desk.prices(entry), "left": format_time_left(entry.deadline)}
+        for entry in desk.office.entries(WAITING)
+    ]
+    return render(request, "inbox.html", asked=asked)
+
+
+def show_running(request: Request) -> Response:
+    """All studies under way; the page is loaded anew when something changes."""
+    desk: PartyView = request.app.state.desk
+    studies = []
+    for entry in desk.office.entries(UNDER_WAY):
+        attempts = desk.office.attempts(entry.id)
+        progress = desk.office.progress(entry.id) if entry.state == "running" else None
+        studies.append(ActiveStudy(entry, attempts[-1] if attempts else None, progress))
+    return render(request, "running.html", studies=studies)
+
+
+def show_history(request: Request) -> Response:
+    """All studies that are over, the newest first; with ``?study=`` the report of one of them."""
+    desk: PartyView = request.app.state.desk
+    chosen, said = request.query_params.get("study", ""), request.query_params.get("page", "1")
+    place = int(said) if said.isascii() and said.isdigit() and 0 < len(said) < 6 and int(said) else 1
+    found = desk.office.entries(ENDED, PAGE + 1, PAGE * (place - 1))
+    ended = [
+        EndedStudy(entry, _attempts(desk, entry), desk.office.report(entry.id) is not None) for entry in found[:PAGE]
+    ]
+    shown = None
+    with suppress(errors.ProposalError):
+        entry = desk.entry(chosen)
+        shown = entry if entry.state in ENDED and desk.office.report(entry.id) else None
+    return render(request, "history.html", ended=ended, shown=shown, place=place, more=len(found) > PAGE)
+
+
+def show_study(request: Request) -> Response:
+    """Show a study, or take the answer to it."""
+    desk: PartyView = request.app.state.desk
+    entry = _entry(request)
+    if request.method == "POST":
+        return _answer(request, desk, entry)
+    return render(request, "study.html", **_study_values(desk, entry))
+
+
+def send_report(request: Request) -> Response:
+    """The report of a study that is done."""
+    found = request.app.state.desk.office.report(_entry(request).id)
+    if found is None:
+        raise HTTPException(404)
+    return send_report_frame(found)
+
+
+def _entry(request: Request) -> ProposedStudy:
+    desk: PartyView = request.app.state.desk
+    try:
+        return desk.entry(request.path_params["id"])
+    except errors.ProposalError:
+        raise HTTPException(404) from None
+
+
+def _study_values(desk: PartyView, entry: ProposedStudy) -> dict[str, Any]:
+    assessment = _UNKNOWN | dict(entry.assessment or {})
+    prices, caps = desk.prices(entry), desk.caps(entry)
+    return {
+        "entry": entry,
+        "asker": find_analyst(desk, entry.analyst),
+        "left": format_time_left(entry.deadline),
+        "assessment": assessment,
+        "columns": describe_columns(assessment),
+        "prices": prices,
+        "caps": caps,
+        "tightest": min(caps, key=lambda cap: cap.cap - cap.after, default=None),
+        "needs": describe_needs(assessment),
+        "notes": [assessment[key] for key in _NOTES if assessment.get(key)],
+        "general": GENERAL_NOTE,
+        "watcher": applicable_row(entry.analyst, entry.analyst in entry.answers),
+        "digits": entry.digest[:SHOWN_DIGITS],
+        "attempts": _attempts(desk, entry),
+        "progress": desk.office.progress(entry.id) if entry.state == "running" else None,
+        "report": desk.office.report(entry.id) is not None,
+    }
+
+
+def _attempts(desk: PartyView, entry: ProposedStudy) -> list[tuple[AttemptRecord, AttemptFailure | None]]:
+    """The attempts of a study, the first one first, and why those failed that did."""
+    return [(each, explain_failure(each.message, desk.record(each))) for each in desk.office.attempts(entry.id)]
+
+
+def find_analyst(desk: PartyView, name: str) -> MemberIdentity | None:
+    """Who asks, with the six words of the key; ``None`` where the federation's file does not tell."""
+    try:
+        members = desk.members()
+    except (errors.FederationError, errors.IdentityError):
+        return None
+    return None if members is None or name not in members.roles else MemberIdentity.of(members, name)
+
+
+def describe_columns(assessment: Any) -> dict[str, Any]:
+    """Our columns that the study reads, with what the schema says of them, and how many of others."""
+    names = wording.sequence(assessment.get("columns"))
+    said = wording.mapping(assessment.get("says"))
+    return {
+        "own": [(name, said.get(name, "")) for name in names[:_MOST_STUDY_COLUMNS]],
+        "more": max(0, len(names) - _MOST_STUDY_COLUMNS),
+        "others": sorted(wording.mapping(assessment.get("others")).items()),
+    }
+
+
+def describe_needs(assessment: Any) -> list[tuple[str, str]]:
+    """What a run takes of this party's machine, in words."""
+    figures = wording.mapping(assessment.get("preflight"))
+    found: list[tuple[str, str, Callable[[float], str]]] = [
+        ("seconds", "Time, about", wording.seconds),
+        ("bytes", "Sent by us", wording.size),
+        ("memory", "Memory", wording.size),
+        ("rounds", "Rounds of messages", "{:,.0f}".format),
+        ("partitions", "Partitions, added up by our workers", "{:,.0f}".format),
+    ]
+    figures_of = {key: wording.number(figures.get(key)) for key, _, _ in found}
+    return [(name, show(value)) for key, name, show in found if (value := figures_of[key]) is not None]
+
+
+def _answer(request: Request, desk: PartyView, entry: ProposedStudy) -> Response:
+    session, fields = request.state.session, form_fields(request)
+    what, by = fields.get("answer", ""), f"{session.person} in the console"
+    if what == "approve":
+        if fields.get("digits") != entry.digest[:SHOWN_DIGITS] or fields.get("sure") != "yes":
+            return refusal(
+                request, 400, "Nothing was approved: tick the box that names the digest and the price first. [CO019]"
+            )
+        desk.office.approve(entry.id, by)
+        detail = f"digest {entry.digest}"
+    elif what == "decline":
+        detail = fields.get("why", "").strip()
+        if not detail:
+            return refusal(
+                request, 400, "Nothing was declined: say why in a few words, which the analyst will read. [CO020]"
+            )
+        desk.office.decline(entry.id, by, detail)
+    elif what == "withdraw":
+        detail = fields.get("why", "").strip() or "withdrawn in the console"
+        desk.office.withdraw(entry.id, by, detail)
+    else:
+        return refusal(request, 400, "Nothing was done: this form has no such answer. [CO021]")
+    desk.audit.add(session.person, session.role, what, entry.id, detail)
+    return RedirectResponse(f"/studies/{entry.id}", 303)
+
 
 _LATEST = 100
 _FORMATS = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
@@ -244,16 +508,16 @@ def show_doctor(request: Request) -> Response:
 
 
 PARTY_PAGES: Pages = (
-    ("/inbox", "Inbox", study_pages.show_inbox),
-    ("/running", "Running", study_pages.show_running),
-    ("/history", "History", study_pages.show_history),
+    ("/inbox", "Inbox", show_inbox),
+    ("/running", "Running", show_running),
+    ("/history", "History", show_history),
     ("/ledger", "Ledger", show_ledger),
     ("/ledger/export.{kind}", None, export_ledger),
     ("/scores", "Scores", show_scores),
     ("/table", "Our table", show_table),
     ("/people", "People and keys", show_people),
     ("/doctor", "Doctor", show_doctor),
-    ("/studies/{id}", None, study_pages.show_study),
-    ("/studies/{id}/report", None, study_pages.send_report),
+    ("/studies/{id}", None, show_study),
+    ("/studies/{id}/report", None, send_report),
 )
 """The pages of a party's console, in the order of the menu."""

@@ -24,7 +24,7 @@ from colonnade.errors import ColonnadeError, FederationError, ProposalError, Sto
 from colonnade.federation import agent_store, checks, monitoring
 from colonnade.federation.agent_store import FINAL, AgentStore, ProposedStudy
 from colonnade.federation.attempts import AttemptRunner
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.hub_sync import HubSync, MembersOffered, ProposalReceived, ResultFetched, SyncEvent
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.monitoring import AgentMetrics, log_event

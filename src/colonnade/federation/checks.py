@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ColonnadeError, ConnectError, PolicyError, StudyError
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers, find_new_members
 from colonnade.federation.processes import ChildProcess, ProcessLimits, read_last_objects
 from colonnade.models.serialization import finite_or_null

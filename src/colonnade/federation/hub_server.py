@@ -33,10 +33,8 @@ from colonnade.federation.invitations import Invitations
 from colonnade.federation.members import INVITED, FederationMembers, HubPart
 from colonnade.federation.monitoring import HubMetrics, log_event
 from colonnade.federation.processes import ChildProcess, ProcessLimits, StandingProcess, file_limit, wait_for_end
-from colonnade.federation.proposal_state import FINAL
-from colonnade.federation.proposal_store import ProposalStore, RunningAttempt
-from colonnade.federation.scores.session import keep_coordinator
-from colonnade.federation.scores.settings import StandingStudy
+from colonnade.federation.proposal_store import FINAL, ProposalStore, RunningAttempt
+from colonnade.federation.scores.session import StandingStudy, keep_coordinator
 from colonnade.federation.statements import AttemptEnd, AttemptReport, Proposal
 from colonnade.memory import release_memory
 from colonnade.protocols.roles import COORDINATOR

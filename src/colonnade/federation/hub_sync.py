@@ -22,7 +22,7 @@ from colonnade.errors import ColonnadeError, ConnectError, FederationError, Prop
 from colonnade.federation import agent_store, members as newcomers
 from colonnade.federation.agent_store import AgentStore, ProposedStudy, attempt_folder
 from colonnade.federation.attempt_result import MODEL, file_digests, result_digest
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.monitoring import log_event
 from colonnade.federation.statements import (

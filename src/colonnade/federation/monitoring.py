@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any, Literal, TextIO, get_args
 
 from colonnade.errors import StudyError
-from colonnade.federation import agent_store, proposal_state
+from colonnade.federation import agent_store, proposal_store
 from colonnade.federation.statements import AttemptEnd
 from colonnade.privacy.ledger.caps import RemainingBudget
 from colonnade.sanitize import sanitize
@@ -201,7 +201,7 @@ class AgentMetrics(ProcessMetrics):
 class HubMetrics(ProcessMetrics):
     """The metrics of a hub."""
 
-    states = proposal_state.STATES
+    states = proposal_store.STATES
 
     def __init__(self) -> None:
         super().__init__()

@@ -43,11 +43,11 @@ from colonnade.federation.scores.session import (
     AnsweringOwner,
     AskingOwner,
     PersistentSession,
+    StandingStudy,
     keep_coordinator,
     make_joiner,
     make_own_hub,
 )
-from colonnade.federation.scores.settings import StandingStudy
 from colonnade.federation.scores.web_api import make_scores_app, serve_scores
 from colonnade.privacy import (
     Ledger,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import BudgetError, PolicyError, StorageError
-from colonnade.federation.scores.settings import StandingStudy
+from colonnade.federation.scores.session import StandingStudy
 from colonnade.federation.store_file import StoreFile
 from colonnade.privacy import Event, LedgerEntry, NonPrivate, PostProcessing, RepeatedRelease
 from colonnade.protocols.on_demand import Gate, GateDecision, PeoplePlaces

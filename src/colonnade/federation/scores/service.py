@@ -10,11 +10,16 @@ from typing import Any, Self
 
 from colonnade.disk import reading, writing
 from colonnade.errors import StorageError, StudyError
-from colonnade.federation.scores import settings
+from colonnade.federation.scores import session
 from colonnade.federation.scores.answer_quota import AnswerQuota
 from colonnade.federation.scores.question_queue import QuestionQueue
-from colonnade.federation.scores.session import AnsweringOwner, AskingOwner, PersistentSession, make_joiner
-from colonnade.federation.scores.settings import StandingStudy
+from colonnade.federation.scores.session import (
+    AnsweringOwner,
+    AskingOwner,
+    PersistentSession,
+    StandingStudy,
+    make_joiner,
+)
 from colonnade.randomness import new_key
 from colonnade.study import PartyConfig
 
@@ -50,11 +55,11 @@ class ScoresService:
     ) -> None:
         """``scored`` is told how many scores were told, to this party or by it."""
         self.scored = scored
-        self.part, self.hub = settings.read_scores_section(said, config.path), hub
+        self.part, self.hub = session.read_scores_section(said, config.path), hub
         self.token_file = folder / self.part.token
         self.kept: dict[str, OpenQuestion] = {}
         for model in self.part.models:
-            standing = settings.load_standing_study(model, config.path)
+            standing = session.load_standing_study(model, config.path)
             name = standing.study.name
             if name in self.kept:
                 raise StudyError(f"{config.path}: [agent.scores] names two studies that are called {name!r} [ST543]")
