@@ -213,7 +213,7 @@ class TableProfile:
             )
             for each in value["columns"]
         )
-        return cls(value["rows"], columns, tuple(value["unread"]))
+        return cls(value["rows"], columns, tuple(value["unread_columns"]))
 
 
 def profile_table(given: Any, schema: Schema, also_used: Sequence[str] = ()) -> TableProfile:
