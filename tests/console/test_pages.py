@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from colonnade.console import charts, party_pages
+from colonnade.console import party_pages, privacy_explainer
 from colonnade.console.access import AccessControl
 from colonnade.console.app import make_app
 from colonnade.console.hub import HUB_PAGES, HubView
@@ -472,7 +472,7 @@ def test_the_picture_says_in_words_what_it_draws(prices: StudyPrices) -> None:
     shows(prices.picture or "", f"50 % before, at most {at_most:g} % after", 'role="img"', "aria-labelledby")
     hides(prices.picture or "", "style=")  # the console's policy allows no inline style
     bad = "<script>alert(1)</script>"
-    drawn = charts.draw_beliefs(1.0, bad)
+    drawn = privacy_explainer.draw_beliefs(1.0, bad)
     shows(drawn, "&lt;script&gt;")
     hides(drawn, bad)
 

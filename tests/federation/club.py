@@ -165,14 +165,19 @@ class Hub:
 
     def start(self) -> None:
         self.keeper, ready = HubServer(self.path), threading.Event()
-        self.thread = threading.Thread(target=self.keeper.run, args=(ready.set,), daemon=True)
+
+        def run() -> None:
+            with self.keeper.alone():
+                self.keeper.run(ready.set)
+
+        self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()
         assert ready.wait(60)
         self.members = FederationMembers.load(self.path)
 
     def stop(self) -> None:
         self.keeper.stop()
-        self.thread.join(60)
+        self.thread.join(180)
         assert not self.thread.is_alive()
 
     def line(self, name: str) -> FederationClient:

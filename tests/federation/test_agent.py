@@ -154,7 +154,7 @@ def test_nothing_runs_without_our_own_yes(desk: Desk) -> None:
     assert (filing.running_attempts(), filing.unsent_answers()) == ([], [])
     filing.approve(study, "eva")
     assert [entry.id for entry in filing.unsent_answers()] == [study]
-    filing.mark_answer_sent(study)
+    filing.mark_sent("answer", study)
     assert filing.unsent_answers() == []
     assert desk.begin(study)
     assert not desk.begin(study), "the same attempt again"
@@ -177,7 +177,7 @@ def test_attempts_are_counted_and_end_with_a_result(desk: Desk) -> None:
     filing.end_attempt(study, 2, "finished", None)
     assert not desk.begin(study, 3), "there is a result"
     assert [(number, ended) for _, number, ended in filing.unsent_outcomes()] == [(1, "lost"), (2, "finished")]
-    filing.mark_outcome_sent(study, 1)
+    filing.mark_sent("outcome", study, 1)
     assert [number for _, number, _ in filing.unsent_outcomes()] == [2]
     assert filing.list_unfinished() == []
 
@@ -233,10 +233,10 @@ def test_a_hub_that_was_put_back_is_told_again(tmp_path: Path, put_back: str) ->
         for name, filing in parties.items():
             for entry in filing.unsent_answers():
                 talk.answer(entry.id, name)
-                filing.mark_answer_sent(entry.id)
+                filing.mark_sent("answer", entry.id)
             for told_of, number, ended in filing.unsent_outcomes():
                 talk.outcome(told_of, name, ended, number)
-                filing.mark_outcome_sent(told_of, number)
+                filing.mark_sent("outcome", told_of, number)
 
     talk.after(seconds=1)
     if put_back == "before the outcomes":
@@ -516,9 +516,9 @@ def test_a_child_checks_it_within_its_limits(three: Standing, tmp_path: Path) ->
 
     def checked(memory: int) -> dict[str, Any]:
         place = tmp_path / str(memory)
-        return checks.wait_for_check(
-            checks.start_check(asked.path, three.file("clinic"), asked.said, place, ProcessLimits(memory, 300))
-        )
+        child = checks.start_check(asked.path, three.file("clinic"), asked.said, place, ProcessLimits(memory, 300))
+        until(lambda: child.poll() is not None, "the check ended")
+        return checks.read_check(place)
 
     found = checked(4 * 10**9)
     assert (found["refused"], found["people"], "new" in found["schema_news"]) == (None, 60, True)

@@ -112,7 +112,7 @@ def _serve(keeper: HubServer, federation: Path, json: bool) -> None:
         freeze_baseline()
 
     try:
-        keeper.serve(ready)
+        keeper.run(ready)
     finally:
         if served is not None:
             served.stop()

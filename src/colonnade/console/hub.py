@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,6 @@ _LATEST = 1 << 62  # no serial number is as large
 _LARGEST_STATEMENT = 1 << 24
 
 
-@dataclass(frozen=True)
-class HubResult:
-    """What came of a study that is done."""
-
-    lines: tuple[str, ...]
-    """The result in a few lines."""
-    rows: tuple[Mapping[str, Any], ...]
-    """The rows of its privacy statement."""
-    report: Path | None
-
-
 @dataclass
 class HubView:
     """The hub's view of its federation. A person of a member's name sees what that member may; others see all."""
@@ -47,7 +36,7 @@ class HubView:
     """The folder that holds a folder for each study that is done."""
     present: Callable[[], Collection[str]] = tuple
     """The members that are connected now."""
-    _known: dict[str, HubResult] = field(default_factory=dict)
+    _known: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.audit = AuditLog(self.desk.file)
@@ -82,7 +71,7 @@ class HubView:
         """One of them."""
         return self.desk.study(id, self._sees_as(person))
 
-    def result(self, id: str, person: str | None) -> HubResult:
+    def result(self, id: str, person: str | None) -> dict[str, Any]:
         """The result of a study that this person may see; the report, as over a line, only for those who may read it.
 
         Its sizes and seconds tell the number of rows: it is for the parties of the study and the hub's own people.
@@ -95,7 +84,7 @@ class HubView:
         if id not in self._known:
             self._known[id] = _read_result(self.results / id)
         found = self._known[id]
-        return found if self._sees_as(person) in (COORDINATOR, *study["parties"]) else replace(found, report=None)
+        return found if self._sees_as(person) in (COORDINATOR, *study["parties"]) else found | {"report": None}
 
     def audit_reader(self, person: str) -> str | None:
         """A person of a member's name reads her own lines."""
@@ -106,8 +95,11 @@ class HubView:
         return person if person is not None and person in self.desk.members.roles else COORDINATOR
 
 
-def _read_result(folder: Path) -> HubResult:
-    """The result in this folder; what is missing or damaged is said in its place."""
+def _read_result(folder: Path) -> dict[str, Any]:
+    """The result in this folder in a few lines, the rows of its privacy statement, and where its report lies.
+
+    What is missing or damaged is said in its place.
+    """
     try:
         lines = tuple(Estimator.load(folder / "model.json").summary())
     except ColonnadeError as error:
@@ -117,7 +109,7 @@ def _read_result(folder: Path) -> HubResult:
     except (reading.UnreadableFile, KeyError, TypeError):
         rows = ()
     report = folder / "report.html"
-    return HubResult(lines, rows, report if report.is_file() else None)
+    return {"lines": lines, "rows": rows, "report": report if report.is_file() else None}
 
 
 MAX_RESULTS = 4
@@ -140,9 +132,9 @@ def show_proposal(request: Request) -> Response:
 def send_report(request: Request) -> Response:
     """Its report, as the content of a frame."""
     result = request.app.state.desk.result(request.path_params["id"], request.state.session.person)
-    if result.report is None:
+    if result["report"] is None:
         raise StorageError("this study has no report here [SO017]")
-    return send_report_frame(result.report)
+    return send_report_frame(result["report"])
 
 
 def show_results(request: Request) -> Response:
@@ -157,8 +149,8 @@ def show_results(request: Request) -> Response:
         if study["id"] in chosen
     ]
     beside = [(study, desk.result(study["id"], person)) for study in picked]
-    observers = list(dict.fromkeys(row["observer"] for _, result in beside for row in result.rows))
-    prices = [(who, [format_price(result.rows, who) for _, result in beside]) for who in observers]
+    observers = list(dict.fromkeys(row["observer"] for _, result in beside for row in result["rows"]))
+    prices = [(who, [format_price(result["rows"], who) for _, result in beside]) for who in observers]
     return render(request, "hub/results.html", done=done, chosen=chosen, beside=beside, prices=prices, most=MAX_RESULTS)
 
 

@@ -6,7 +6,7 @@ Why an attempt failed is said in words with what to do, by the classes of errors
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,24 +14,28 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from colonnade import errors
-from colonnade.console import charts
 from colonnade.console.app import Pages
 from colonnade.console.layout import refusal, render, send_report_frame
 from colonnade.console.party import ENDED, UNDER_WAY, WAITING, PartyView, format_time_left
 from colonnade.console.privacy_explainer import GENERAL_NOTE, CapForecast, applicable_row
 from colonnade.console.security_middleware import form_fields
+from colonnade.drawing.canvas import figure
+from colonnade.drawing.charts import Histogram, HistogramChart
 from colonnade.errors import ColonnadeError
 from colonnade.federation.agent_store import AttemptRecord, ProposedStudy
 from colonnade.federation.members import MemberIdentity
 from colonnade.federation.processes import Progress
 from colonnade.federation.scores.service import OpenQuestion
+from colonnade.privacy.pictures import spending_chart
 from colonnade.report import wording
 from colonnade.study import ledger_view
+from colonnade.tables.profiling import ColumnProfile
 from colonnade.wire import Certificate
 
 PAGE = 50
@@ -87,57 +91,28 @@ def explain_failure(message: str | None, record: Mapping[str, Any]) -> AttemptFa
     return AttemptFailure(str(sentence), advice, code)
 
 
-@dataclass(frozen=True)
-class EndedStudy:
-    """One study that is over."""
-
-    entry: ProposedStudy
-    attempts: list[tuple[AttemptRecord, AttemptFailure | None]]
-    report: bool
-
-    @property
-    def reason(self) -> str:
-        """Why there is no result, where there is none."""
-        refused = (self.entry.assessment or {}).get("refused")
-        if self.entry.state == "refused":
-            return str(refused or "It could not be checked.")
-        if self.entry.state == "expired":
-            return "Not everybody answered before the deadline. The analyst can propose it again."
-        if self.entry.state == "declined" and not self.entry.why:
-            no = [party for party, said in self.entry.answers.items() if said is False]
-            return f"{', '.join(no) or 'A party'} said no."
-        return self.entry.why or ""
+def _why_ended(entry: ProposedStudy) -> str:
+    """Why there is no result, where there is none."""
+    if entry.state == "refused":
+        return str((entry.assessment or {}).get("refused") or "It could not be checked.")
+    if entry.state == "expired":
+        return "Not everybody answered before the deadline. The analyst can propose it again."
+    if entry.state == "declined" and not entry.why:
+        return f"{', '.join(party for party, said in entry.answers.items() if said is False) or 'A party'} said no."
+    return entry.why or ""
 
 
-@dataclass(frozen=True)
-class ActiveStudy:
-    """One study that is approved or runs."""
-
-    entry: ProposedStudy
-    attempt: AttemptRecord | None
-    progress: Progress | None
-
-    @property
-    def unanswered(self) -> list[str]:
-        """Parties that have not answered yet."""
-        return [party for party, said in self.entry.answers.items() if said is None]
-
-    @property
-    def sent(self) -> str:
-        """Bytes, in words."""
-        return wording.size(self.progress.bytes) if self.progress else ""
-
-    @property
-    def sentence(self) -> str:
-        """What is being waited for, in one sentence."""
-        if self.entry.state == "approved":
-            waited = wording.join_names(self.unanswered)
-            return f"Approved. Waiting for the answer of {waited}." if waited else "Approved by all; it starts soon."
-        if self.progress is None:
-            return "It starts."
-        if self.progress.waited_for:
-            return f"Waiting for {wording.join_names(self.progress.waited_for)}."
-        return f"It runs, in the phase {self.progress.phase}." if self.progress.phase else "It runs."
+def _awaited(entry: ProposedStudy, progress: Progress | None) -> str:
+    """What is being waited for, in one sentence."""
+    if entry.state == "approved":
+        unanswered = [party for party, said in entry.answers.items() if said is None]
+        waited = wording.join_names(unanswered)
+        return f"Approved. Waiting for the answer of {waited}." if waited else "Approved by all; it starts soon."
+    if progress is None:
+        return "It starts."
+    if progress.waited_for:
+        return f"Waiting for {wording.join_names(progress.waited_for)}."
+    return f"It runs, in the phase {progress.phase}." if progress.phase else "It runs."
 
 
 def show_inbox(request: Request) -> Response:
@@ -157,7 +132,8 @@ def show_running(request: Request) -> Response:
     for entry in desk.office.entries(UNDER_WAY):
         attempts = desk.office.attempts(entry.id)
         progress = desk.office.progress(entry.id) if entry.state == "running" else None
-        studies.append(ActiveStudy(entry, attempts[-1] if attempts else None, progress))
+        shown = {"sentence": _awaited(entry, progress), "sent": wording.size(progress.bytes) if progress else ""}
+        studies.append(shown | {"entry": entry, "attempt": attempts[-1] if attempts else None, "progress": progress})
     return render(request, "running.html", studies=studies)
 
 
@@ -168,7 +144,9 @@ def show_history(request: Request) -> Response:
     place = int(said) if said.isascii() and said.isdigit() and 0 < len(said) < 6 and int(said) else 1
     found = desk.office.entries(ENDED, PAGE + 1, PAGE * (place - 1))
     ended = [
-        EndedStudy(entry, _attempts(desk, entry), desk.office.report(entry.id) is not None) for entry in found[:PAGE]
+        {"entry": entry, "attempts": _attempts(desk, entry), "reason": _why_ended(entry)}
+        | {"report": desk.office.report(entry.id) is not None}
+        for entry in found[:PAGE]
     ]
     shown = None
     with suppress(errors.ProposalError):
@@ -342,7 +320,7 @@ def ledger_values(desk: PartyView) -> dict[str, Any]:
             for who, total in facts["totals"].items()
         ],
         "entries": facts["entries"][: -_LATEST - 1 : -1],
-        "chart": charts.draw_spending(*known.spending_over_time(delta), datetime.now(UTC), delta),
+        "chart": draw_spending(*known.spending_over_time(delta), datetime.now(UTC), delta),
         "count": wording.count_noun(len(facts["entries"]), "entry", "entries"),
         "delta": wording.power(delta),
         "own": desk.name,
@@ -361,49 +339,38 @@ def _verdict(desk: PartyView) -> tuple[bool, str]:
     return True, f"The ledger is whole: every hash, entry and sum was computed anew. Its head is {known.head}."
 
 
-@dataclass(frozen=True)
-class ServedModel:
-    """One model that stands open for questions."""
+def describe_served(kept: OpenQuestion) -> dict[str, Any]:
+    """A model that stands open for questions: who may ask, whether now, at what price, and what was told today.
 
-    name: str
-    asker: str
-    """The party that may ask."""
-    here: str
-    """Whether it can be asked now, in words."""
-    price: str
-    """What a question tells the one who asks."""
-    today: tuple[int, int] | None
-    """How many people were told about today, and how many more may be; ``None`` where we ask, and others count."""
-    times: int
-    """How often a day one person may be asked about."""
-    paid: bool
-    """Whether today is in our ledger."""
-
-    @classmethod
-    def of(cls, kept: OpenQuestion) -> ServedModel:
-        """A model, with what was counted of it today."""
-        task, study = kept.standing.task, kept.standing.study
-        price = "exact, no promise" if task.exact else f"epsilon {wording.epsilon(study.statement.epsilon(task.to))}"
-        if kept.allowance is None:
-            return cls(study.name, task.to, _readiness(kept), price, None, kept.standing.per_person, False)
-        asked = kept.allowance.count_today()
-        today = asked or 0, max(0, kept.standing.per_day - (asked or 0))
-        return cls(study.name, task.to, _readiness(kept), price, today, kept.standing.per_person, asked is not None)
-
-
-def _readiness(kept: OpenQuestion) -> str:
+    ``today`` is how many people were told about, and how many more may be; ``None`` where we ask, and others count.
+    ``paid`` says whether today is in our ledger.
+    """
+    task, study = kept.standing.task, kept.standing.study
+    price = "exact, no promise" if task.exact else f"epsilon {wording.epsilon(study.statement.epsilon(task.to))}"
+    asked = None if kept.allowance is None else kept.allowance.count_today()
+    left = max(0, kept.standing.per_day - (asked or 0))
     if kept.ready:
-        return "all are here"
-    if kept.stay.open:
-        return "open, others are waited for" if kept.ready is False else "open, we are there"
-    return f"not now: {kept.stay.last or 'it has not begun'}"
+        here = "all are here"
+    elif kept.stay.open:
+        here = "open, others are waited for" if kept.ready is False else "open, we are there"
+    else:
+        here = f"not now: {kept.stay.last or 'it has not begun'}"
+    return {
+        "name": study.name,
+        "asker": task.to,
+        "here": here,
+        "price": price,
+        "today": None if kept.allowance is None else (asked or 0, left),
+        "times": kept.standing.per_person,
+        "paid": asked is not None,
+    }
 
 
 def show_scores(request: Request) -> Response:
     """All models of this party that stand open."""
     scores = request.app.state.desk.scores
     return render(
-        request, "scores.html", served=[ServedModel.of(kept) for kept in scores.kept.values()] if scores else []
+        request, "scores.html", served=[describe_served(kept) for kept in scores.kept.values()] if scores else []
     )
 
 
@@ -449,7 +416,49 @@ def _table_values(desk: PartyView, chosen: str) -> dict[str, Any]:
         )
         for each in survey.columns[:_MOST_COLUMNS]
     ]
-    return values | {"survey": survey, "rows": rows, "chart": charts.draw_columns(survey.columns)}
+    return values | {"survey": survey, "rows": rows, "chart": draw_columns(survey.columns)}
+
+
+_MOST_PANELS = 60
+
+
+def draw_spending(
+    when: Sequence[datetime], found: Mapping[str, Sequence[float]], now: datetime, delta: float
+) -> Markup | None:
+    """What each observer had learned over time, until now; those who were told things exactly are left out."""
+    if not when or not any(line and all(map(math.isfinite, line)) for line in found.values()):
+        return None
+    return Markup(figure("spending", spending_chart(when, found, now, delta)))  # noqa: S704 - made of escaped parts
+
+
+def draw_columns(columns: Sequence[ColumnProfile]) -> Markup | None:
+    """A histogram of each column."""
+    panels = [
+        Histogram(each.name, each.labels, [float(bar) for bar in each.bars], borders=each.ends or ())
+        for each in columns[:_MOST_PANELS]
+    ]
+    if not panels:
+        return None
+    rest = len(columns) - len(panels)
+    more = f" The first {len(panels)} columns; {rest} more are in the table above." if rest > 0 else ""
+    chart = HistogramChart(
+        panels,
+        "{:,.0f} rows".format,
+        title="Cells of each column",
+        note=f"How the cells lie, as a study would read them.{more}",
+        description="; ".join(f"{each.name}: {_peak(each)}" for each in columns[:_MOST_PANELS]),
+    )
+    return Markup(figure("cells", chart))  # noqa: S704 - made of escaped parts
+
+
+def _peak(each: ColumnProfile) -> str:
+    if not any(each.bars):
+        return "no cells"
+    most = max(range(len(each.bars)), key=each.bars.__getitem__)
+    if each.labels:
+        return f"most often {each.labels[most]}, {each.bars[most]:,} times"
+    low, high = each.ends or ("", "")
+    return f"between {low} and {high}, most in part {most + 1} of {len(each.bars)}"
 
 
 def show_people(request: Request) -> Response:

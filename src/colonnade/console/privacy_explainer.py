@@ -14,10 +14,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from colonnade.console import charts
+from colonnade.drawing.canvas import figure
+from colonnade.drawing.charts import Axis, Curve, LineChart
 from colonnade.privacy.observers import COORDINATOR, OTHERS, Adjacency, Observer
 from colonnade.privacy.statement import Statement, StatementRow
-from colonnade.privacy.statement_summary import LargestEpsilon, log_odds_by_row, parse_row, row_name
+from colonnade.privacy.statement_summary import PRIORS, LargestEpsilon, log_odds_by_row, parse_row, posterior, row_name
 from colonnade.report import wording
 from colonnade.sanitize import sanitize
 
@@ -141,7 +142,7 @@ class StudyPrices:
         exposed = self.exposed
         if exposed is None or exposed.rise is None or math.isinf(exposed.rise):
             return None
-        return charts.draw_beliefs(exposed.rise, exposed.who)
+        return draw_beliefs(exposed.rise, exposed.who)
 
 
 def log_odds_rises(statement: Mapping[str, Any]) -> dict[str, float | None]:
@@ -189,7 +190,7 @@ class CapForecast:
     @property
     def percent(self) -> int:
         """How much of the cap would be spent."""
-        return charts.share(self.after, self.cap)
+        return share(self.after, self.cap)
 
     @property
     def spent_text(self) -> str:
@@ -247,3 +248,31 @@ def describe_observer(row: StatementRow) -> str:
     said = [f"the {name}" if name == COORDINATOR else sanitize(name) for name in names]
     together = f"{wording.join_names(said)}, if they pool what they see" if len(said) > 1 else said[0]
     return f"{together} (and {row.others} alike)" if row.others else together
+
+
+def draw_beliefs(rise: float, who: str) -> Markup:
+    """The belief that somebody may have afterwards, for every belief beforehand."""
+    told = "; ".join(f"{wording.percent(p, 0)} before, at most {_up(posterior(p, rise))} after" for p in PRIORS)
+    places = [k / 200 for k in range(201)]
+    before = Axis("how likely it seemed before", text="{:.0%}".format, ends=(0.0, 1.0))
+    after = Axis(f"how likely it may seem afterwards to {who}, at most", text="{:.0%}".format, ends=(0.0, 1.0))
+    chart = LineChart(
+        [Curve("at most", [(p, posterior(p, rise)) for p in places])],
+        before,
+        after,
+        diagonal="nothing learned",
+        square=True,
+        title="Beliefs before and after",
+        description=f"For {who}: {told}.",
+    )
+    return Markup(figure("surer", chart, f"In words: {told}."))  # noqa: S704 - made of escaped parts
+
+
+def share(part: float, whole: float) -> int:
+    """Percent of a bar that is full, for a ``progress`` or ``meter`` element."""
+    return 100 if not math.isfinite(part) or part >= whole else max(0, round(100 * part / whole))
+
+
+def _up(belief: float) -> str:
+    """A belief in percent, rounded up."""
+    return f"{math.ceil(belief * 1000 - 1e-9) / 10:g} %"

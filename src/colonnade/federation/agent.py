@@ -12,7 +12,6 @@ import logging
 import os
 import queue
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,8 +24,7 @@ from colonnade.federation import agent_store, checks, monitoring
 from colonnade.federation.agent_store import FINAL, AgentStore, ProposedStudy
 from colonnade.federation.attempts import AttemptRunner
 from colonnade.federation.hub_protocol import FederationClient
-from colonnade.federation.hub_sync import HubSync, MembersOffered, ProposalReceived, ResultFetched, SyncEvent
-from colonnade.federation.members import FederationMembers
+from colonnade.federation.hub_sync import HubSync, SyncEvent
 from colonnade.federation.monitoring import AgentMetrics, log_event
 from colonnade.federation.processes import ChildProcess, ProcessLimits, StandingProcess
 from colonnade.federation.statements import STUDY_FILE
@@ -76,14 +74,13 @@ class Agent(StandingProcess):
         self._errands = HubSync(self.office, self._identity, lambda: self.members, lambda: self.config, self._enqueue)
         self._ahead: dict[str, Mapping[str, Any]] = {}  # what the hub says of studies that we do not have, or not yet
         self._running: dict[str, tuple[int, str]] = {}  # what the hub says that runs: attempt and room
-        self._quiet: dict[str, float] = {}  # until when something is not tried again
         self._pending: frozenset[str] = frozenset()
         self._since = timestamp_now()
 
     def counts(self) -> tuple[bytes, str]:
         """What ``/metrics`` says, with studies and what is left of caps as the office and the ledger have them now."""
         with self._counting:
-            self.metrics.count_studies(self.office.count())
+            self.metrics.count_studies(self.office.file.count_by_state("studies"))
             with suppress(ColonnadeError):  # a party file or a ledger that cannot be read: the figures stay
                 self.metrics.show_left(PartyConfig.load(self._party_file).remaining())
             return self.metrics.page()
@@ -119,15 +116,15 @@ class Agent(StandingProcess):
             said = self._news.get(timeout=_TICK_SECONDS)
             if isinstance(said, ColonnadeError):
                 self._set_connected(False, str(said))
-            elif isinstance(said, MembersOffered):
-                self._note_new_members(said.names)
-            elif isinstance(said, ResultFetched):
-                self._attempts.write_report(said.study, self.office.entry(said.study).folder / "result")
-            elif isinstance(said, ProposalReceived):
-                self._process_news({"studies": [told] if (told := self._ahead.get(said.study)) else []})
-            else:
+            elif not isinstance(said, SyncEvent):
                 self._set_connected(True, None)
                 self._process_news(said)
+            elif said.what == "members":
+                self._note_new_members(said.names)
+            elif said.what == "result":
+                self._attempts.write_report(said.study, self.office.entry(said.study).folder / "result")
+            elif (told := self._ahead.get(said.study)) is not None:
+                self._process_news({"studies": [told]})
         self._errands.raise_failure()
         self._reread()
         self._expire()
@@ -284,14 +281,14 @@ class Agent(StandingProcess):
 
     def _reread(self) -> None:
         """Read the list of members anew when it has changed; a person has accepted somebody."""
-        if not self._members_changed():
-            return
         try:
-            self.members = FederationMembers.load(self._federation)
-            self._later("members", 0.0)
+            if (members := self._changed_members()) is None:
+                return
         except ColonnadeError as error:
             log_event(log, logging.ERROR, "the members stay as they were", why=str(error))
             return
+        self.members = members
+        self._later("members", 0.0)
         for study, told in self._ahead.items():  # what was left out may be of somebody who is a member now
             if told["state"] == "open":
                 self._errands.request(("proposal", study))
@@ -300,9 +297,3 @@ class Agent(StandingProcess):
         if pending != self._pending:
             self._pending = pending
             self.office.save_status(True, self._since, self.members.address, None, pending)
-
-    def _later(self, what: str, seconds: float) -> None:
-        self._quiet[what] = time.monotonic() + seconds
-
-    def _due(self, what: str) -> bool:
-        return time.monotonic() >= self._quiet.get(what, 0.0)

@@ -30,6 +30,12 @@ FINAL: frozenset[State] = frozenset({"refused", "declined", "done", "failed", "e
 _ENDS = FINAL - {"refused"}
 """The states of the hub in which a proposal stays, and ours, too."""
 AttemptState = Literal["running", "finished", "stopped", "lost"]
+StatementKind = Literal["answer", "withdrawal", "outcome"]
+_SENT: Mapping[StatementKind, str] = {
+    "answer": "UPDATE studies SET told = 1 WHERE id = :id",
+    "withdrawal": "UPDATE studies SET withdrawal = 2 WHERE id = :id",
+    "outcome": "UPDATE attempts SET told = 1 WHERE study = :id AND number = :number",
+}
 _LONGEST_WHY = 2000
 
 
@@ -109,10 +115,6 @@ class AgentStore:
         marks = ", ".join("?" * len(wanted))
         query = f"SELECT * FROM studies WHERE state IN ({marks}) ORDER BY received DESC, id LIMIT ? OFFSET ?"  # noqa: S608 - marks only
         return self._entries(query, (*wanted, most, after))
-
-    def count(self) -> dict[str, int]:
-        """How many proposals are in which state."""
-        return dict(map(tuple, self.file.rows("SELECT state, count(*) FROM studies GROUP BY state")))
 
     def entry(self, id_prefix: str) -> ProposedStudy:
         """The proposal whose id begins so; an error if there is none, or more than one."""
@@ -307,17 +309,9 @@ class AgentStore:
         )
         return [(study, number, state) for study, number, state in rows]
 
-    def mark_answer_sent(self, id: str) -> None:
-        """The hub has our answer."""
-        self.file.change("UPDATE studies SET told = 1 WHERE id = ?", (id,))
-
-    def mark_withdrawal_sent(self, id: str) -> None:
-        """The hub knows that we withdrew."""
-        self.file.change("UPDATE studies SET withdrawal = 2 WHERE id = ?", (id,))
-
-    def mark_outcome_sent(self, id: str, number: int) -> None:
-        """The hub knows how an attempt ended."""
-        self.file.change("UPDATE attempts SET told = 1 WHERE study = ? AND number = ?", (id, number))
+    def mark_sent(self, what: StatementKind, id: str, number: int = 0) -> None:
+        """The hub has our answer, knows that we withdrew, or how the attempt of this number ended."""
+        self.file.change(_SENT[what], {"id": id, "number": number})
 
     def save_status(self, connected: bool, since: str, hub: str, reason: str | None, pending: Iterable[str]) -> None:
         """Write down for others how the agent stands."""

@@ -30,7 +30,7 @@ from colonnade.federation.hub_protocol import (
     pack_message,
 )
 from colonnade.federation.invitations import Invitations
-from colonnade.federation.members import INVITED, FederationMembers, HubPart
+from colonnade.federation.members import INVITED
 from colonnade.federation.monitoring import HubMetrics, log_event
 from colonnade.federation.processes import ChildProcess, ProcessLimits, StandingProcess, file_limit, wait_for_end
 from colonnade.federation.proposal_store import FINAL, ProposalStore, RunningAttempt
@@ -67,11 +67,6 @@ class FederationService:
         self._turns: dict[str, asyncio.Lock] = {}
         desk.add_listener(self._wake)
         desk.present = self.present
-
-    @property
-    def service(self) -> HubService:
-        """This desk as a service of the hub."""
-        return HubService(SERVICE, METHOD, self.answer, MOST_QUESTION)
 
     def present(self) -> frozenset[str]:
         """Who has asked for news a moment ago."""
@@ -218,7 +213,12 @@ class HubServer(StandingProcess):
 
     def __init__(self, federation: Path) -> None:
         super().__init__(federation)
-        self.part = _hub_section(self.members)
+        if self.members.hub is None:
+            raise FederationError(
+                f"{federation} has no [hub] section, which says where the hub keeps its key: add it, "
+                'with key = "PATH" [FE058]'
+            )
+        self.part = self.members.hub
         self.folder = federation.parent / self.part.folder
         self.key = federation.parent / self.part.key
         self._identity = load_identity(self.key, COORDINATOR, self.members.certificates)
@@ -234,15 +234,9 @@ class HubServer(StandingProcess):
         self._untidy = False  # whether an attempt has ended since the last time
         self._forks = ForkServer()
         self.metrics = HubMetrics()
-        self._counted, self._pruned = 0.0, -_PRUNE_SECONDS
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until :meth:`stop` is called; an error if another hub has this folder."""
-        with self.alone():
-            self.serve(ready)
-
-    def serve(self, ready: Callable[[], None] | None = None) -> None:
-        """As :meth:`run`, where the folder is ours :meth:`alone` already."""
+        """Serve until :meth:`stop` is called; only while the folder is ours :meth:`alone`."""
         self._forks.prepare()
         self._recover()
         self.desk.resume(self.clock())
@@ -269,7 +263,7 @@ class HubServer(StandingProcess):
             self._identity,
             self.members.certificates,
             self.part.listen or self.members.address,
-            services=[self.service.service],
+            services=[HubService(SERVICE, METHOD, self.service.answer, MOST_QUESTION)],
             rooms={},
             limits=HubLimits(
                 connections=self.part.connections,
@@ -302,9 +296,11 @@ class HubServer(StandingProcess):
             if self._untidy:
                 self._untidy = False
                 release_memory()
-            if monotonic() - self._counted > _COUNT_SECONDS:
+            if self._due("count"):
+                self._later("count", _COUNT_SECONDS)
                 self._count()
-            if monotonic() - self._pruned > _PRUNE_SECONDS:
+            if self._due("prune"):
+                self._later("prune", _PRUNE_SECONDS)
                 self._prune()
         except (ConnectError, StorageError) as error:  # a full disk, too many rooms: nothing is lost, and it passes
             log_event(log, logging.ERROR, "the hub cannot go on now", reason=str(error))
@@ -417,16 +413,16 @@ class HubServer(StandingProcess):
 
     def _count(self) -> None:
         """Say to whoever watches how much goes on."""
-        self._counted, traffic = monotonic(), self.hub.traffic
+        traffic = self.hub.traffic
         self.metrics.members.set(len(self.service.present()))
         self.metrics.rooms.set(traffic.rooms)
         self.metrics.lanes.set(traffic.lanes)
         self.metrics.count_traffic(traffic.carried, {**traffic.refused, "question": self.service.refused})
-        self.metrics.count_studies(self.desk.count_by_state())
+        self.metrics.count_studies(self.desk.file.count_by_state("proposals"))
 
     def _prune(self) -> None:
         """Delete the run folders of studies that ended long ago; what was published stays."""
-        self._pruned, place = monotonic(), self.folder / "attempts"
+        place = self.folder / "attempts"
         ended = self.desk.find_ended_before(self.clock() - timedelta(days=self.part.keep_days))
         for folder in place.iterdir() if place.exists() else ():
             if folder.name in ended:
@@ -443,10 +439,9 @@ class HubServer(StandingProcess):
 
     def _reread(self) -> None:
         """Read the list of members anew when it has changed."""
-        if not self._members_changed():
-            return
         try:
-            members = FederationMembers.load(self._federation)
+            if (members := self._changed_members()) is None:
+                return
             if members.certificates[COORDINATOR].fingerprint != self._identity.fingerprint:
                 raise FederationError("the key of the hub has changed: start it again [FE057]")
         except ColonnadeError as error:
@@ -463,15 +458,6 @@ class HubServer(StandingProcess):
 
     def _attempt(self, running: RunningAttempt) -> Path:
         return self.folder / "attempts" / running.id / str(running.attempt)
-
-
-def _hub_section(members: FederationMembers) -> HubPart:
-    if members.hub is None:
-        raise FederationError(
-            f"{members.path} has no [hub] section, which says where the hub keeps its key: add it, "
-            'with key = "PATH" [FE058]'
-        )
-    return members.hub
 
 
 def _published_files(folder: Path) -> list[str]:

@@ -39,28 +39,17 @@ from colonnade.wire import Identity
 
 log = logging.getLogger("colonnade.agent")
 
-FetchRequest = tuple[Literal["proposal", "result", "members"], str]
+Fetched = Literal["proposal", "result", "members"]
+FetchRequest = tuple[Fetched, str]
 
 
-class ProposalReceived(NamedTuple):
-    """A proposal was taken in."""
+class SyncEvent(NamedTuple):
+    """A proposal was taken in, a result was taken from the hub, or it names members whom nobody here has accepted."""
 
-    study: str
+    what: Fetched
+    study: str = ""
+    names: frozenset[str] = frozenset()
 
-
-class ResultFetched(NamedTuple):
-    """A result was taken from the hub."""
-
-    study: str
-
-
-class MembersOffered(NamedTuple):
-    """Members whom the hub names and nobody here has accepted."""
-
-    names: frozenset[str]
-
-
-SyncEvent = ConnectError | ProposalReceived | ResultFetched | MembersOffered
 
 _TICK_SECONDS = 0.2
 _PAUSE_SECONDS = 1.0
@@ -78,7 +67,7 @@ class HubSync:
         identity: Identity,
         members: Callable[[], FederationMembers],
         config: Callable[[], PartyConfig],
-        report: Callable[[SyncEvent], None],
+        report: Callable[[SyncEvent | ConnectError], None],
     ) -> None:
         self._office, self._identity, self._members, self._config = office, identity, members, config
         self._report = report
@@ -176,7 +165,7 @@ class HubSync:
                 analyst=entry.analyst,
                 proposal=entry.id[:12],
             )
-            self._report(ProposalReceived(study))
+            self._report(SyncEvent("proposal", study))
 
     def _fetch_result(self, study: str) -> None:
         """Where our own process has no result, take the one that the hub keeps, if others have signed it.
@@ -210,7 +199,7 @@ class HubSync:
             writing.write_files({folder / Path(name).name: files[name] for name in names}, private=True)
         except OSError as error:
             raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror} [SO023]") from None
-        self._report(ResultFetched(study))
+        self._report(SyncEvent("result", study))
         log_event(log, logging.INFO, "the result was taken from the hub", study=entry.name, how=str(compared))
 
     def _want_later(self, study: str) -> None:
@@ -230,7 +219,7 @@ class HubSync:
             return
         newcomers.save_offered_members(self._office.folder, offered)
         pending = newcomers.find_new_members(self._members(), offered)
-        self._report(MembersOffered(frozenset(newcomer.name for newcomer in pending)))
+        self._report(SyncEvent("members", names=frozenset(newcomer.name for newcomer in pending)))
 
     # What is told
 
@@ -243,16 +232,16 @@ class HubSync:
         with self._line() as line:
             for entry in answers:
                 self._send(line, self._answer(entry))
-                office.mark_answer_sent(entry.id)
+                office.mark_sent("answer", entry.id)
             for entry in withdrawals:
                 self._send(line, Withdrawal(entry.id, name, datetime.now(UTC)))
-                office.mark_withdrawal_sent(entry.id)
+                office.mark_sent("withdrawal", entry.id)
             for study, number, state in outcomes:
                 place = attempt_folder(office.folder, study, number)
                 result = result_digest(place) if state == "finished" else None
                 files = {} if result is None else file_digests(place)
                 self._send(line, AttemptReport(study, number, name, state, datetime.now(UTC), result, files))
-                office.mark_outcome_sent(study, number)
+                office.mark_sent("outcome", study, number)
 
     def _answer(self, entry: ProposedStudy) -> ProposalAnswer:
         """A yes, or a no: with the words that a person wrote for the analyst, and a plain one where the policy says it.

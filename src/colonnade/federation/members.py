@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property, lru_cache
-from hashlib import scrypt, sha256
+from functools import cache, lru_cache
+from hashlib import scrypt
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -219,12 +219,6 @@ class FederationMembers:
     def pins(self) -> dict[str, str]:
         """Everyone's fingerprint."""
         return {name: certificate.fingerprint for name, certificate in self.certificates.items()}
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of what is the same at all members: the name, the address, roles and pins."""
-        said = {"name": self.name, "address": self.address, "roles": dict(self.roles), "pins": self.pins}
-        return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def check(self, names: Iterable[str]) -> None:
         """Raise an error unless each of these is a party of the federation."""

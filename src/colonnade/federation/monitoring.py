@@ -22,7 +22,6 @@ from colonnade.privacy.ledger.caps import RemainingBudget
 from colonnade.sanitize import sanitize
 
 LogStyle = Literal["text", "json"]
-LEVELS = ("debug", "info", "warning", "error")
 _FACTS_FIELD = "colonnade_facts"
 _NEVER = frozenset({"cell", "cells", "id", "ids", "key", "link", "password", "row", "rows", "secret", "token", "value"})
 _LONGEST = 300

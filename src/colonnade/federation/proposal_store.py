@@ -370,10 +370,6 @@ class ProposalStore:
             serial = rows[-1]["serial"] if len(rows) == most else last
             return {"serial": serial, "studies": [self._describe(file, row, caller) for row in rows]}
 
-    def count_by_state(self) -> dict[str, int]:
-        """How many proposals are in which state."""
-        return dict(map(tuple, self.file.rows("SELECT state, count(*) FROM proposals GROUP BY state")))
-
     def find_ended_before(self, moment: datetime) -> set[str]:
         """The proposals that came to an end before a moment."""
         return {

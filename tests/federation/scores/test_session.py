@@ -40,13 +40,12 @@ from colonnade.federation.scores.answer_quota import AnswerQuota, day_events
 from colonnade.federation.scores.question_queue import QuestionQueue, RefusedPerson
 from colonnade.federation.scores.service import ScoresService
 from colonnade.federation.scores.session import (
-    AnsweringOwner,
-    AskingOwner,
     PersistentSession,
     StandingStudy,
     keep_coordinator,
     make_joiner,
     make_own_hub,
+    make_owner,
 )
 from colonnade.federation.scores.web_api import make_scores_app, serve_scores
 from colonnade.privacy import (
@@ -139,8 +138,8 @@ def standing_up(place: Place, standing: StandingStudy, clock: Callable | None = 
     shop = place.config("shop")
     allowance = AnswerQuota(standing, shop, shop.path.parent / "agent", **({"clock": clock} if clock else {}))
     parts = {
-        "bank": AskingOwner(standing, place.config("bank"), questions),
-        "shop": AnsweringOwner(standing, shop, allowance.open_session),
+        "bank": make_owner(standing, place.config("bank"), questions),
+        "shop": make_owner(standing, shop, allowance.open_session),
     }
     with ExitStack() as stack:
         stack.callback(allowance.close)

@@ -14,11 +14,10 @@ from colonnade.federation.scores import session
 from colonnade.federation.scores.answer_quota import AnswerQuota
 from colonnade.federation.scores.question_queue import QuestionQueue
 from colonnade.federation.scores.session import (
-    AnsweringOwner,
-    AskingOwner,
     PersistentSession,
     StandingStudy,
     make_joiner,
+    make_owner,
 )
 from colonnade.randomness import new_key
 from colonnade.study import PartyConfig
@@ -66,14 +65,15 @@ class ScoresService:
             self.kept[name] = self._kept(standing, config, folder, hub)
 
     def _kept(self, standing: StandingStudy, config: PartyConfig, folder: Path, hub: str | None) -> OpenQuestion:
-        enter, wait = make_joiner(standing, config.name, config.key, hub=hub), standing.study.content.limits.join
+        enter = make_joiner(standing, config.name, config.key, hub=hub)
         if standing.task.to == config.name:
             questions = QuestionQueue(gather=self.part.gather / 1000)
-            asking = AskingOwner(standing, config, questions)
-            return OpenQuestion(standing, PersistentSession(enter, asking, wait=wait), questions, None)
+            return OpenQuestion(
+                standing, PersistentSession(enter, make_owner(standing, config, questions)), questions, None
+            )
         allowance = AnswerQuota(standing, config, folder, told=lambda people: self.scored(people))
-        answering = AnsweringOwner(standing, config, allowance.open_session)
-        return OpenQuestion(standing, PersistentSession(enter, answering, wait=wait), None, allowance)
+        answering = make_owner(standing, config, allowance.open_session)
+        return OpenQuestion(standing, PersistentSession(enter, answering), None, allowance)
 
     @property
     def asked_here(self) -> dict[str, OpenQuestion]:

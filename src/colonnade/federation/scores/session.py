@@ -25,7 +25,6 @@ from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinat
 from colonnade.study.connect import MeetingPoint as MeetingPlace, join, load_identity
 from colonnade.study.spec import first_problem
 from colonnade.study.study_file import FileSection, check_path
-from colonnade.tables import Table
 from colonnade.wire import Endpoint, Hub
 
 _SECTION = "agent.scores"
@@ -134,106 +133,55 @@ class AlignmentLog:
         """Facts for a record, which a session that stays open has none of."""
 
 
+@dataclass(frozen=True)
 class ScoresParticipant:
-    """What one participant plays in a session."""
+    """What one participant plays in a session, and what is asked in it where this party asks."""
 
-    def __init__(self, standing: StandingStudy) -> None:
-        self.standing = standing
+    standing: StandingStudy
+    program: Callable[[Any], None]
+    questions: QuestionQueue | None = None
 
-    def program(self, me: Any) -> None:
-        """Its program."""
-        raise NotImplementedError
-
-    def ended(self, why: BaseException | None) -> None:
-        """A session ended, and why if it was not the entitled party's wish; most have nothing to clear away."""
-
-    def stop(self) -> None:
-        """Nothing more is to be asked; most ask nothing."""
-
-
-class ScoresCoordinator(ScoresParticipant):
-    """The coordinator's part."""
-
-    def program(self, me: Coordinator) -> None:
-        """Compare lists once, then keep the third seat or only stay."""
-        align_as_coordinator(me, self.standing.study, AlignmentLog())
-        self.standing.question.coordinator(me)
+    def play(self, place: SessionEndpoint) -> None:
+        """Play one session until the entitled party ends it, or an error does; whoever waits is told."""
+        study = self.standing.study
+        aligns, wait = study.aligning is not None, study.content.limits.join
+        why: BaseException | None = None
+        try:
+            with threadpool_limits(limits=1, user_api="blas"):
+                run_role(place, self.standing.question.session, self.program, wait=wait, aligns=aligns)
+        except BaseException as error:
+            why = error
+            raise
+        finally:
+            if self.questions is not None:
+                self.questions.end(why)
 
 
-class _Owner(ScoresParticipant):
-    """What both kinds of owners have: the table, aligned with the others'."""
+def make_owner(standing: StandingStudy, config: PartyConfig, answers: GateOpener | QuestionQueue) -> ScoresParticipant:
+    """An owner: the entitled party, which asks what is in a queue, or one that answers what its gate lets through."""
+    study, question = standing.study, standing.question
+    questions = answers if isinstance(answers, QuestionQueue) else None
+    config.check(study)
+    table = config.table(study.roster.schemas[config.name], None if study.aligning is None else study.aligning.plan)
+    if questions is None:
+        config.check_budget(study)
 
-    def __init__(self, standing: StandingStudy, config: PartyConfig) -> None:
-        super().__init__(standing)
-        study = standing.study
-        config.check(study)
-        self.config, self.question = config, standing.question
-        plan = None if study.aligning is None else study.aligning.plan
-        self._table = config.table(study.roster.schemas[config.name], plan)
+    def program(me: Owner) -> None:
+        aligned = OwnerAlignment(study, config, table, AlignmentLog()).owner(me)
+        if isinstance(answers, QuestionQueue):
+            answers.set_weighing(question.weigh(aligned))
+            question.asker(me, aligned, answers)
+        else:
+            question.dealer(me, aligned, answers)
 
-    def aligned(self, me: Owner) -> Table:
-        """The people that all hold."""
-        return OwnerAlignment(self.standing.study, self.config, self._table, AlignmentLog()).owner(me)
-
-
-class AnsweringOwner(_Owner):
-    """An owner that answers what its gate lets through."""
-
-    def __init__(self, standing: StandingStudy, config: PartyConfig, opened: GateOpener) -> None:
-        super().__init__(standing, config)
-        config.check_budget(standing.study)
-        self._opened = opened
-
-    def program(self, me: Owner) -> None:
-        """Answer questions until the session ends."""
-        self.question.dealer(me, self.aligned(me), self._opened)
-
-
-class AskingOwner(_Owner):
-    """The entitled party."""
-
-    def __init__(self, standing: StandingStudy, config: PartyConfig, questions: QuestionQueue) -> None:
-        super().__init__(standing, config)
-        self._questions = questions
-
-    def program(self, me: Owner) -> None:
-        """Ask what programs of this party ask, until it is stopped."""
-        table = self.aligned(me)
-        self._questions.set_weighing(self.question.weigh(table))
-        self.question.asker(me, table, self._questions)
-
-    def ended(self, why: BaseException | None) -> None:
-        """Tell whoever waits."""
-        self._questions.end(why)
-
-    def stop(self) -> None:
-        """Let nobody wait for a question any more."""
-        self._questions.stop()
-
-
-def run_session(place: SessionEndpoint, participant: ScoresParticipant, *, wait: float | None = None) -> None:
-    """Play one session until the entitled party ends it, or an error does."""
-    standing = participant.standing
-    try:
-        with threadpool_limits(limits=1, user_api="blas"):
-            run_role(
-                place,
-                standing.question.session,
-                participant.program,
-                wait=wait,
-                aligns=standing.study.aligning is not None,
-            )
-    except BaseException as why:
-        participant.ended(why)
-        raise
-    participant.ended(None)
+    return ScoresParticipant(standing, program, questions)
 
 
 class PersistentSession:
     """A thread that takes part in one session after the other until it is stopped."""
 
-    def __init__(self, join: Join, participant: ScoresParticipant, *, wait: float | None = None) -> None:
-        self._join, self._participant, self._wait, self._name = join, participant, wait, participant.standing.study.name
+    def __init__(self, join: Join, participant: ScoresParticipant) -> None:
+        self._join, self._participant, self._name = join, participant, participant.standing.study.name
         self._stopped = threading.Event()
         self._place: SessionEndpoint | None = None
         self.last: str | None = None
@@ -253,8 +201,8 @@ class PersistentSession:
     def stop(self, timeout: float = 10.0) -> None:
         """Leave the session, and wait until it has ended here."""
         self._stopped.set()
-        self._participant.stop()
-        if isinstance(self._participant, AskingOwner):
+        if self._participant.questions is not None:
+            self._participant.questions.stop()
             self._thread.join(_GOODBYE)  # it ends the session for all, if all are there
         place = self._place
         if place is not None:
@@ -267,7 +215,7 @@ class PersistentSession:
             began = monotonic()
             try:
                 self._place = self._join()
-                run_session(self._place, self._participant, wait=self._wait)
+                self._participant.play(self._place)
                 self.last = "the entitled party ended it"
             except ColonnadeError as error:
                 self.last = str(error)
@@ -282,12 +230,9 @@ class PersistentSession:
             self._stopped.wait(pause)
 
 
-_DIGITS = 32
-
-
 def scores_room(standing: StandingStudy) -> str:
     """The room of a standing question; sessions in it are about nothing else, and follow from its digest."""
-    return f"scores.{standing.study.digest[:_DIGITS]}"
+    return f"scores.{standing.study.digest[:32]}"
 
 
 def make_joiner(standing: StandingStudy, name: str, key: Path, *, hub: str | None = None) -> Join:
@@ -313,5 +258,10 @@ def make_own_hub(standing: StandingStudy, key: Path, *, listen: str | None = Non
 def keep_coordinator(standing: StandingStudy, key: Path, hub: Hub) -> PersistentSession:
     """Open a standing question's room at a hub of this process, and keep the coordinator's seat in it."""
     hub.open(scores_room(standing), standing.study.participants)
-    enter, wait = make_joiner(standing, COORDINATOR, key, hub=hub.own_address), standing.study.content.limits.join
-    return PersistentSession(enter, ScoresCoordinator(standing), wait=wait).start()
+
+    def program(me: Coordinator) -> None:
+        align_as_coordinator(me, standing.study, AlignmentLog())
+        standing.question.coordinator(me)
+
+    enter = make_joiner(standing, COORDINATOR, key, hub=hub.own_address)
+    return PersistentSession(enter, ScoresParticipant(standing, program)).start()
