@@ -16,7 +16,7 @@ from starlette.responses import Response
 from colonnade.console.access import AccessControl, TrustedHeader
 from colonnade.console.app import make_app
 from colonnade.console.layout import refusal
-from colonnade.console.party import PartyView, study_file
+from colonnade.console.party import PartyView
 from colonnade.console.party_pages import PARTY_PAGES as OF_A_PARTY
 from colonnade.console.security_middleware import SecurityMiddleware, form_fields
 from colonnade.federation import checks
@@ -145,19 +145,19 @@ class Bank:
         return make_app(self.desk, access(self.three.folder / "access"), OF_A_PARTY)
 
     def study_of(self, entry: ProposedStudy) -> Study:
-        return Study.load(study_file(entry))
+        return Study.load(entry.study_file)
 
     def receive(self, purpose: str = BAD, budget: str = BUDGET) -> ProposedStudy:
         asked = self.three.proposal(self.three.study_named("what-we-share", budget=budget), purpose, "3d")
         proposal = Proposal.unpack(asked.pack(self.three.identity()), self.three.members())
         entry = self.office.receive(proposal)
-        proposal.write(study_file(entry).parent, self.three.members())
+        proposal.write(entry.study_file.parent, self.three.members())
         return entry
 
     def propose(self, purpose: str = BAD, budget: str = BUDGET, state: State = "waiting") -> ProposedStudy:
         """A study, checked as the agent checks it."""
         entry = self.receive(purpose, budget)
-        found, study = checks.assess(study_file(entry), self.config, entry.name, entry.digest)
+        found, study = checks.assess(entry.study_file, self.config, entry.name, entry.digest)
         if study is not None:
             found |= checks.private_forecast(study, self.config)
         refused = found["refused"] is not None

@@ -22,7 +22,7 @@ from colonnade.console.app import make_app
 from colonnade.console.hub import HUB_PAGES, HubView
 from colonnade.console.layout import FRAME_POLICY
 from colonnade.console.party_pages import explain_failure
-from colonnade.console.privacy_explainer import CapForecast, StudyPrices, log_odds_rises, one_in
+from colonnade.console.privacy_explainer import CapForecast, StudyPrices, one_in
 from colonnade.console.security_middleware import SecurityMiddleware
 from colonnade.errors import ConnectError, DataError
 from colonnade.federation.members import MemberIdentity, save_offered_members, six_words
@@ -30,7 +30,7 @@ from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
 from colonnade.privacy.observers import Trust
 from colonnade.privacy.statement import Statement, format_rounded_up
-from colonnade.privacy.statement_summary import LargestEpsilon, log_odds, posterior
+from colonnade.privacy.statement_summary import LargestEpsilon, log_odds, log_odds_by_row, posterior
 from colonnade.report import privacy, wording
 from colonnade.study import ledger_view as ledger_text
 from colonnade.tables.profiling import profile_table
@@ -405,7 +405,7 @@ def statement() -> Statement:
 @pytest.fixture(scope="module")
 def prices(statement: Statement) -> StudyPrices:
     kept = json.loads(json.dumps(statement.to_dict()))
-    return StudyPrices.of(kept, log_odds_rises(kept), "bank")
+    return StudyPrices.of(kept, log_odds_by_row(Statement.from_dict(kept)), "bank")
 
 
 def test_every_row_of_the_statement_has_its_price_and_who_learns_most_is_somebody_else(
@@ -463,7 +463,7 @@ def test_where_nothing_is_promised_the_reason_is_said(prices: StudyPrices) -> No
     assert (together.promised, together.odds, together.factor) == (False, None, "no limit")
     assert together.conclusion.startswith("Nothing is promised against bank and shop, if they pool what they see: ")
     exact = Statement.of([NonPrivate("exact answers")], TRUST, 1e-5).to_dict()
-    found = StudyPrices.of(exact, log_odds_rises(exact), "bank")
+    found = StudyPrices.of(exact, log_odds_by_row(Statement.from_dict(exact)), "bank")
     assert (found.exposed, found.picture, bool(found.unprotected)) == (None, None, True)
 
 

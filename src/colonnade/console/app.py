@@ -29,7 +29,12 @@ _LATEST = 500
 def sign_in(request: Request) -> Response:
     """The page of a sign-in link; what signs in is its button, so that looking ahead at the link uses nothing up."""
     if request.method == "GET":
-        return render(request, "enter.html", token=request.query_params.get("link", "")[:64], next=_next_page(request))
+        return render(
+            request,
+            "enter.html",
+            token=request.query_params.get("link", "")[:64],
+            next=_own_path(request.query_params.get("next", "/")),
+        )
     access = request.app.state.access
     fields = form_fields(request)
     entered = access.sign_in(fields.get("link", ""), request.cookies.get(access.cookie))
@@ -61,10 +66,6 @@ def show_audit_log(request: Request) -> Response:
     desk = request.app.state.desk
     clicks = desk.audit.latest(_LATEST, desk.audit_reader(request.state.session.person))
     return render(request, "log.html", clicks=clicks)
-
-
-def _next_page(request: Request) -> str:
-    return _own_path(request.query_params.get("next", "/"))
 
 
 def _own_path(text: str) -> str:
@@ -207,15 +208,7 @@ def make_app(
     )
     app.state.desk, app.state.access, app.state.pulse = desk, access, ChangeDetector(desk)
     app.state.menu = (*((path, title) for path, title, _ in pages if title), ("/audit-log", "Audit log"))
-    return SecurityMiddleware(app, access, _make_refusal(app))
-
-
-def _make_refusal(app: Starlette) -> Any:
-    def refuse(request: Request, status: int, sentence: str) -> Response:
-        request.scope["app"] = app
-        return layout.refusal(request, status, sentence)
-
-    return refuse
+    return SecurityMiddleware(app, access)
 
 
 async def _health(request: Request) -> Response:

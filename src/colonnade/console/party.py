@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.console import survey_child
-from colonnade.console.privacy_explainer import CapForecast, StudyPrices, log_odds_rises
+from colonnade.console.privacy_explainer import CapForecast, StudyPrices
 from colonnade.console.survey_child import MEMORY, SECONDS
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, DataError, FederationError, ProposalError, one_code
@@ -26,8 +26,8 @@ from colonnade.federation.checks import examine_member
 from colonnade.federation.members import FederationMembers, MemberIdentity
 from colonnade.federation.processes import OUTPUT, file_stamp
 from colonnade.federation.scores.service import ScoresService
-from colonnade.federation.statements import STUDY_FILE
-from colonnade.privacy import Ledger
+from colonnade.privacy import Ledger, Statement
+from colonnade.privacy.statement_summary import log_odds_by_row
 from colonnade.study.doctor import DoctorCheck, examine
 from colonnade.study.party_config import PartyConfig
 from colonnade.study.record import read_facts
@@ -157,7 +157,7 @@ class PartyView:
             return None
         odds = assessment.get("odds") or self._odds.get(entry.id)
         if odds is None:
-            odds = self._odds[entry.id] = log_odds_rises(statement)
+            odds = self._odds[entry.id] = log_odds_by_row(Statement.from_dict(statement))
         return StudyPrices.of(statement, odds, self.name)
 
     def caps(self, entry: ProposedStudy) -> list[CapForecast]:
@@ -185,7 +185,7 @@ class PartyView:
     def _schema(self, entry: ProposedStudy) -> Path | None:
         """The schema that a study has for this party, read from its file without planning the study."""
         try:
-            file = study_file(entry)
+            file = entry.study_file
             said = reading.read_toml(file)
             path = (file.parent / said["parties"][self.name]["schema"]).resolve()
             inside = path.is_relative_to(file.parent.resolve())
@@ -201,7 +201,7 @@ class PartyView:
         """What `colonnade doctor` says of a study, or of this party alone."""
         if entry is None:
             return list(examine_member(self.config.path))
-        return list(examine(study_file(entry), self.config.path))
+        return list(examine(entry.study_file, self.config.path))
 
     @property
     def federation(self) -> Path | None:
@@ -224,11 +224,6 @@ class PartyView:
     def members(self) -> FederationMembers | None:
         """The members whom this party knows; ``None`` where it is in no federation."""
         return None if self.federation is None else FederationMembers.load(self.federation)
-
-
-def study_file(entry: ProposedStudy) -> Path:
-    """The study as it was proposed, with its schemas beside it."""
-    return entry.folder / "study" / STUDY_FILE
 
 
 def format_time_left(deadline: str, now: datetime | None = None) -> str:

@@ -17,8 +17,8 @@ from markupsafe import Markup
 from colonnade.drawing.canvas import figure
 from colonnade.drawing.charts import Axis, Curve, LineChart
 from colonnade.privacy.observers import COORDINATOR, OTHERS, Adjacency, Observer
-from colonnade.privacy.statement import Statement, StatementRow
-from colonnade.privacy.statement_summary import PRIORS, LargestEpsilon, log_odds_by_row, parse_row, posterior, row_name
+from colonnade.privacy.statement import StatementRow
+from colonnade.privacy.statement_summary import PRIORS, LargestEpsilon, parse_row, posterior, row_name
 from colonnade.report import wording
 from colonnade.sanitize import sanitize
 
@@ -134,7 +134,11 @@ class StudyPrices:
     @property
     def pools(self) -> tuple[str, ...]:
         """Against whom nothing is promised, this party not among them, for a list."""
-        return tuple(_join_observer_names(price.row) for price in self.unprotected)
+        return tuple(
+            wording.join_names(list(map(sanitize, (names := price.row.observer.names))))
+            + " together" * (len(names) > 1)
+            for price in self.unprotected
+        )
 
     @property
     def picture(self) -> Markup | None:
@@ -143,11 +147,6 @@ class StudyPrices:
         if exposed is None or exposed.rise is None or math.isinf(exposed.rise):
             return None
         return draw_beliefs(exposed.rise, exposed.who)
-
-
-def log_odds_rises(statement: Mapping[str, Any]) -> dict[str, float | None]:
-    """By how much log-odds rise at most, for each row of a statement that was written down; ``None`` is no limit."""
-    return log_odds_by_row(Statement.from_dict(statement))
 
 
 def applicable_row(analyst: str, is_party: bool) -> str:
@@ -210,16 +209,13 @@ class CapForecast:
     @property
     def left_text(self) -> str:
         """What is left after the study, rounded down."""
-        return _format_rest(self.cap, self.after)
+        return (
+            f"{math.floor(max(0.0, self.cap - self.after) * 1e4) / 1e4:.4f}" if math.isfinite(self.after) else "nothing"
+        )
 
 
 def _cap_observer(who: str) -> str:
     return "all others together" if who == OTHERS else who
-
-
-def _format_rest(limit: float, after: float) -> str:
-    """What is left, rounded down."""
-    return f"{math.floor(max(0.0, limit - after) * 1e4) / 1e4:.4f}" if math.isfinite(after) else "nothing"
 
 
 def _figure(value: object) -> float:
@@ -229,11 +225,6 @@ def _figure(value: object) -> float:
 
 def _observer_price(row: StatementRow, odds: Mapping[str, float], own: str) -> ObserverPrice:
     return ObserverPrice(row, describe_observer(row), odds.get(row_name(row)), own in row.observer.names)
-
-
-def _join_observer_names(row: StatementRow) -> str:
-    """Who pools what they see, for a list."""
-    return f"{wording.join_names(list(map(sanitize, row.observer.names)))}{' together' * (len(row.observer.names) > 1)}"
 
 
 def describe_observer(row: StatementRow) -> str:

@@ -27,7 +27,6 @@ from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.hub_sync import HubSync, SyncEvent
 from colonnade.federation.monitoring import AgentMetrics, log_event
 from colonnade.federation.processes import ChildProcess, ProcessLimits, StandingProcess
-from colonnade.federation.statements import STUDY_FILE
 from colonnade.federation.store_file import timestamp_now
 from colonnade.memory import release_memory
 from colonnade.study.connect import load_identity
@@ -228,8 +227,9 @@ class Agent(StandingProcess):
                 (folder / "output.jsonl").unlink()
             limits = ProcessLimits(part.memory or None, _CHECK_SECONDS)
             said = {"name": entry.name, "digest": entry.digest}
-            path = entry.folder / "study" / STUDY_FILE
-            self._checks[entry.id] = checks.start_check(path, self._party_file, said, folder, limits, self._forks)
+            self._checks[entry.id] = checks.start_check(
+                entry.study_file, self._party_file, said, folder, limits, self._forks
+            )
         except ColonnadeError as error:
             log_event(log, logging.ERROR, "a proposal cannot be checked now", study=entry.name, why=str(error))
             self._later("check", _LATER_SECONDS)

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 from colonnade.errors import FederationError, ProposalError
 from colonnade.federation.processes import Progress, read_progress
-from colonnade.federation.statements import AttemptEnd, Proposal, format_moment
+from colonnade.federation.statements import STUDY_FILE, AttemptEnd, Proposal, format_moment
 from colonnade.federation.store_file import AUDIT_SCHEMA, AuditLog, StoreFile, timestamp_now
 from colonnade.sanitize import sanitize
 
@@ -66,6 +66,11 @@ class ProposedStudy:
     ended: str | None
     folder: Path
     """The files of the study lie in ``study``, attempts in ``attempts/N``."""
+
+    @property
+    def study_file(self) -> Path:
+        """The study as it was proposed, with its schemas beside it."""
+        return self.folder / "study" / STUDY_FILE
 
     @property
     def over(self) -> bool:
@@ -281,10 +286,6 @@ class AgentStore:
             (ended, timestamp_now(), message, id, number),
         )
 
-    def forget_assessment(self, id: str) -> None:
-        """Drop what was found when a proposal was checked: it ended without a result, and its files are gone."""
-        self.file.change("UPDATE studies SET assessment = NULL WHERE id = ?", (id,))
-
     def running_attempts(self) -> list[tuple[str, int]]:
         """Attempts of which nobody has noted an end."""
         rows = self.file.rows("SELECT study, number FROM attempts WHERE state = 'running'")
@@ -473,12 +474,7 @@ def make_room(office: AgentStore, proposal: Proposal) -> None:
             f"{proposal.analyst} has proposed more than is kept here at a time: {MAX_OPEN} studies that have not "
             f"ended, and {MAX_A_DAY} a day [FE086]"
         )
-    _make_bytes_free(
-        office, [entry for entry in office.list_unfinished() if entry.analyst == proposal.analyst], proposal
-    )
-
-
-def _make_bytes_free(office: AgentStore, known: Sequence[ProposedStudy], proposal: Proposal) -> None:
+    known = [entry for entry in office.list_unfinished() if entry.analyst == proposal.analyst]
     sizes = {
         entry.id: _folder_size(entry.folder) for entry in known if entry.folder.exists() and not _has_result(entry)
     }
@@ -495,7 +491,7 @@ def _make_bytes_free(office: AgentStore, known: Sequence[ProposedStudy], proposa
 
 def _delete_files(office: AgentStore, entry: ProposedStudy) -> None:
     shutil.rmtree(entry.folder, ignore_errors=True)
-    office.forget_assessment(entry.id)
+    office.file.change("UPDATE studies SET assessment = NULL WHERE id = ?", (entry.id,))
 
 
 def _has_result(entry: ProposedStudy) -> bool:

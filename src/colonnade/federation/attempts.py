@@ -20,7 +20,6 @@ from colonnade.federation.agent_store import AgentStore, ProposedStudy, attempt_
 from colonnade.federation.attempt_result import find_outcome
 from colonnade.federation.monitoring import AgentMetrics, log_event
 from colonnade.federation.processes import ChildProcess, ProcessLimits, end_by_force, file_limit, wait_for_end
-from colonnade.federation.statements import STUDY_FILE
 from colonnade.study.engine.processes import count_cores
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import PartyConfig
@@ -66,7 +65,7 @@ class AttemptRunner:
         if not self._office.start_attempt(entry.id, number, room, 1 + part.retries, timedelta(hours=part.hours)):
             return False
         folder = attempt_folder(self._office.folder, entry.id, number)
-        command = ["party", str(entry.folder / "study" / STUDY_FILE), str(self._party_file), "--out", str(folder)]
+        command = ["party", str(entry.study_file), str(self._party_file), "--out", str(folder)]
         command += ["--room", room, "--attempt", str(number), "--approve", entry.digest, "--pipe", "--while-open"]
         command += ["--approved-by", entry.answer_by or "the policy"]
         if (entry.assessment or {}).get("again") is not None:
@@ -142,7 +141,7 @@ class AttemptRunner:
 
     def write_report(self, study: str, folder: Path) -> None:
         """Have the page written of a result that has none: its run was killed before, or it was taken from the hub."""
-        file = self._office.entry(study).folder / "study" / STUDY_FILE
+        file = self._office.entry(study).study_file
         with suppress(ColonnadeError):  # the result is there all the same
             command = ["_report", str(file), str(self._party_file), "--out", str(folder)]
             self._writing.append(ChildProcess.start(command, folder, forks=self._forks))

@@ -194,18 +194,13 @@ _OVER = "this attempt is over"
 _STOPPED = "the study was cancelled"
 
 
-class SteadyClock:
-    """The time of this machine when it was made, and from then on the seconds that have passed.
+def steady_clock() -> Callable[[], datetime]:
+    """The time of this machine now, and from then on the seconds that have passed.
 
     Whoever sets the machine's clock back, or forward, moves no deadline until the hub starts again.
     """
-
-    def __init__(self) -> None:
-        self._began, self._at = datetime.now(UTC), monotonic()
-
-    def __call__(self) -> datetime:
-        """What time it is."""
-        return self._began + timedelta(seconds=monotonic() - self._at)
+    began, at = datetime.now(UTC), monotonic()
+    return lambda: began + timedelta(seconds=monotonic() - at)
 
 
 class HubServer(StandingProcess):
@@ -222,7 +217,7 @@ class HubServer(StandingProcess):
         self.folder = federation.parent / self.part.folder
         self.key = federation.parent / self.part.key
         self._identity = load_identity(self.key, COORDINATOR, self.members.certificates)
-        self.clock = SteadyClock()
+        self.clock = steady_clock()
         self.desk = ProposalStore(self.folder, self.members, self.part)
         self.service = FederationService(self.desk, self.folder / "results", self.clock)
         self.hub: Hub

@@ -27,7 +27,6 @@ from colonnade.federation.members import FederationMembers
 from colonnade.federation.monitoring import log_event
 from colonnade.federation.statements import (
     LONGEST_REASON,
-    STUDY_FILE,
     AttemptReport,
     Proposal,
     ProposalAnswer,
@@ -266,6 +265,6 @@ class HubSync:
 def _other_parties(entry: ProposedStudy, name: str) -> list[str]:
     """The other parties of a study, by the file that its analyst signed; the hub may say otherwise."""
     try:
-        return [party for party in reading.read_toml(entry.folder / "study" / STUDY_FILE)["parties"] if party != name]
+        return [party for party in reading.read_toml(entry.study_file)["parties"] if party != name]
     except (reading.UnreadableFile, KeyError, TypeError):
         raise FederationError("the study file of this proposal cannot be read any more [FE032]") from None

@@ -40,7 +40,7 @@ def configure_logging(style: LogStyle = "text", level: str = "info", stream: Tex
     What the server of the console has to complain about goes there too, in the same form.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(_JsonFormatter() if style == "json" else _TextFormatter())
+    handler.setFormatter(_EventFormatter(style))
     for name, least in (("colonnade", level.upper()), ("uvicorn", "WARNING")):
         found = logging.getLogger(name)
         for former in list(found.handlers):
@@ -51,20 +51,21 @@ def configure_logging(style: LogStyle = "text", level: str = "info", stream: Tex
     return handler
 
 
-class _JsonFormatter(logging.Formatter):
-    """One object a line: time, level, where, what, and the facts."""
+class _EventFormatter(logging.Formatter):
+    """Time, level, where, what, and the facts: as one object a line, or as text.
 
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        return json.dumps(_record_fields(record) | _event_facts(record), ensure_ascii=False)
+    ``2026-01-31T12:00:00.000+00:00 info agent: study began study=ab12 attempt=1``.
+    """
 
-
-class _TextFormatter(logging.Formatter):
-    """``2026-01-31T12:00:00.000+00:00 info agent: study began study=ab12 attempt=1``."""
+    def __init__(self, style: LogStyle) -> None:
+        super().__init__()
+        self._as_json = style == "json"
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         told, facts = _record_fields(record), _event_facts(record)
+        if self._as_json:
+            return json.dumps(told | facts, ensure_ascii=False)
         named = "".join(f" {name}={_quote(value)}" for name, value in facts.items())
         return f"{told['time']} {told['level']} {told['where']}: {told['what']}{named}"
 
