@@ -62,7 +62,7 @@ class Club:
 
 
 def refused(said: Any, act: Callable[..., object], *given: object, **named: Any) -> None:
-    """It is refused with this code: by the federation, or by an office."""
+    """It is refused with this code: by the federation, or by a store."""
     kind: type[ColonnadeError] = ProposalError if "OF" in str(said) else FederationError
     with raises(kind, said):
         act(*given, **named)
@@ -189,7 +189,9 @@ class Hub:
 
     def invite(self, name: str = "lab", **lasts: float) -> InvitationToken:
         lasting = timedelta(**lasts or {"hours": 1})
-        return Invitations(self.keeper.desk.file).make(self.keeper.members, name, "party", lasting, datetime.now(UTC))
+        return Invitations(self.keeper.proposals.file).make(
+            self.keeper.members, name, "party", lasting, datetime.now(UTC)
+        )
 
     @property
     def invitations(self) -> Invitations:

@@ -43,7 +43,7 @@ def sign_in(request: Request) -> Response:
             request, 403, "This link was used already, or is older than ten minutes; make a new one. [CO007]"
         )
     token, session = entered
-    request.app.state.desk.audit.add(session.person, session.role, "signed in")
+    request.app.state.view.audit.add(session.person, session.role, "signed in")
     response = RedirectResponse(_own_path(fields.get("next", "/")), 303)
     response.set_cookie(
         access.cookie, token, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=access.secure
@@ -55,7 +55,7 @@ def sign_out(request: Request) -> Response:
     """End the session."""
     access, session = request.app.state.access, request.state.session
     access.sign_out(session)
-    request.app.state.desk.audit.add(session.person, session.role, "signed out")
+    request.app.state.view.audit.add(session.person, session.role, "signed out")
     response = RedirectResponse(LOGIN, 303)
     response.delete_cookie(access.cookie, httponly=True, samesite="strict", secure=access.secure)
     return response
@@ -63,8 +63,8 @@ def sign_out(request: Request) -> Response:
 
 def show_audit_log(request: Request) -> Response:
     """Who clicked what, the latest first."""
-    desk = request.app.state.desk
-    clicks = desk.audit.latest(_LATEST, desk.audit_reader(request.state.session.person))
+    view = request.app.state.view
+    clicks = view.audit.latest(_LATEST, view.audit_reader(request.state.session.person))
     return render(request, "log.html", clicks=clicks)
 
 
@@ -74,7 +74,7 @@ def _own_path(text: str) -> str:
 
 
 class ConsoleSource(Protocol):
-    """A party's desk or the hub's; pages ask more of it, the frame only this."""
+    """A party's view or the hub's; pages ask more of it, the frame only this."""
 
     audit: AuditLog
     """Who did what."""
@@ -102,10 +102,10 @@ _STILL = 5.0
 
 
 class ChangeDetector:
-    """The state of a desk as a short text, looked at once for all who listen."""
+    """The state of a view as a short text, looked at once for all who listen."""
 
-    def __init__(self, desk: ConsoleSource) -> None:
-        self._desk = desk
+    def __init__(self, view: ConsoleSource) -> None:
+        self._view = view
         self._looked = 0.0
         self._now = ""
         self._lock = asyncio.Lock()
@@ -116,7 +116,7 @@ class ChangeDetector:
         async with self._lock:
             at = asyncio.get_running_loop().time()
             if not self._now or at - self._looked >= POLL_SECONDS:
-                state = await run_in_threadpool(self._desk.state_text)
+                state = await run_in_threadpool(self._view.state_text)
                 self._now, self._looked = hashlib.sha256(state.encode("utf-8", "replace")).hexdigest()[:16], at
         return self._now
 
@@ -174,7 +174,7 @@ Pages = Sequence[tuple[str, str | None, Callable[[Request], Any]]]
 
 
 def make_app(
-    desk: ConsoleSource,
+    view: ConsoleSource,
     access: AccessControl,
     pages: Pages,
     beside: Iterable[BaseRoute] = (),
@@ -206,7 +206,7 @@ def make_app(
         ],
         exception_handlers={HTTPException: _report_missing, ColonnadeError: _report_failure, Exception: _report_fault},
     )
-    app.state.desk, app.state.access, app.state.pulse = desk, access, ChangeDetector(desk)
+    app.state.view, app.state.access, app.state.pulse = view, access, ChangeDetector(view)
     app.state.menu = (*((path, title) for path, title, _ in pages if title), ("/audit-log", "Audit log"))
     return SecurityMiddleware(app, access)
 

@@ -31,7 +31,7 @@ _LARGEST_STATEMENT = 1 << 24
 class HubView:
     """The hub's view of its federation. A person of a member's name sees what that member may; others see all."""
 
-    desk: ProposalStore
+    proposals: ProposalStore
     results: Path
     """The folder that holds a folder for each study that is done."""
     present: Callable[[], Collection[str]] = tuple
@@ -39,12 +39,12 @@ class HubView:
     _known: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.audit = AuditLog(self.desk.file)
+        self.audit = AuditLog(self.proposals.file)
 
     @property
     def name(self) -> str:
         """The federation's name."""
-        return f"{self.desk.members.name} · hub"
+        return f"{self.proposals.members.name} · hub"
 
     def status_line(self, person: str) -> tuple[bool, str]:
         """How many of the studies that this person may see run and wait."""
@@ -54,14 +54,14 @@ class HubView:
 
     def state_text(self) -> str:
         """The serial number of the last change, and who is here."""
-        return f"{self.desk.news(COORDINATOR, _LATEST)['serial']} {sorted(self.present())}"
+        return f"{self.proposals.news(COORDINATOR, _LATEST)['serial']} {sorted(self.present())}"
 
     def studies(self, person: str | None) -> list[dict[str, Any]]:
         """All proposals that this person may see, the newest first."""
         found: list[dict[str, Any]] = []
         since = 0
         while True:
-            news = self.desk.news(self._sees_as(person), since)
+            news = self.proposals.news(self._sees_as(person), since)
             found += news["studies"]
             if news["serial"] == since or not news["studies"]:
                 return sorted(found, key=lambda study: (study["made"], study["id"]), reverse=True)
@@ -69,7 +69,7 @@ class HubView:
 
     def study(self, id: str, person: str | None) -> dict[str, Any]:
         """One of them."""
-        return self.desk.study(id, self._sees_as(person))
+        return self.proposals.study(id, self._sees_as(person))
 
     def result(self, id: str, person: str | None) -> dict[str, Any]:
         """The result of a study that this person may see; the report, as over a line, only for those who may read it.
@@ -92,7 +92,7 @@ class HubView:
 
     def _sees_as(self, person: str | None) -> str:
         """The member as which a person is shown things: her own member's, or the hub."""
-        return person if person is not None and person in self.desk.members.roles else COORDINATOR
+        return person if person is not None and person in self.proposals.members.roles else COORDINATOR
 
 
 def _read_result(folder: Path) -> dict[str, Any]:
@@ -118,20 +118,20 @@ MAX_RESULTS = 4
 
 def show_proposals(request: Request) -> Response:
     """The list."""
-    return render(request, "hub/proposals.html", studies=request.app.state.desk.studies(request.state.session.person))
+    return render(request, "hub/proposals.html", studies=request.app.state.view.studies(request.state.session.person))
 
 
 def show_proposal(request: Request) -> Response:
     """One proposal, with its result if it is done."""
-    desk, person = request.app.state.desk, request.state.session.person
-    study = desk.study(request.path_params["id"], person)
-    result = desk.result(study["id"], person) if study["state"] == "done" else None
+    view, person = request.app.state.view, request.state.session.person
+    study = view.study(request.path_params["id"], person)
+    result = view.result(study["id"], person) if study["state"] == "done" else None
     return render(request, "hub/proposal.html", study=study, result=result)
 
 
 def send_report(request: Request) -> Response:
     """Its report, as the content of a frame."""
-    result = request.app.state.desk.result(request.path_params["id"], request.state.session.person)
+    result = request.app.state.view.result(request.path_params["id"], request.state.session.person)
     if result["report"] is None:
         raise StorageError("this study has no report here [SO017]")
     return send_report_frame(result["report"])
@@ -139,8 +139,8 @@ def send_report(request: Request) -> Response:
 
 def show_results(request: Request) -> Response:
     """The studies that are done, and those that were chosen beside each other."""
-    desk, person = request.app.state.desk, request.state.session.person
-    done = [study for study in desk.studies(person) if study["state"] == "done"]
+    view, person = request.app.state.view, request.state.session.person
+    done = [study for study in view.studies(person) if study["state"] == "done"]
     chosen = request.query_params.getlist("id")[:MAX_RESULTS]
     names = Counter(study["name"] for study in done)
     picked = [
@@ -148,7 +148,7 @@ def show_results(request: Request) -> Response:
         for study in done
         if study["id"] in chosen
     ]
-    beside = [(study, desk.result(study["id"], person)) for study in picked]
+    beside = [(study, view.result(study["id"], person)) for study in picked]
     observers = list(dict.fromkeys(row["observer"] for _, result in beside for row in result["rows"]))
     prices = [(who, [format_price(result["rows"], who) for _, result in beside]) for who in observers]
     return render(request, "hub/results.html", done=done, chosen=chosen, beside=beside, prices=prices, most=MAX_RESULTS)
@@ -166,8 +166,8 @@ def format_price(rows: Any, observer: str) -> str:
 
 def show_members(request: Request) -> Response:
     """All members."""
-    desk = request.app.state.desk
-    members, here = desk.desk.members, set(desk.present())
+    view = request.app.state.view
+    members, here = view.proposals.members, set(view.present())
     rows = [
         {"name": name, "role": role, "pin": (pin := members.pins[name]), "words": six_words(pin), "here": name in here}
         for name, role in members.roles.items()

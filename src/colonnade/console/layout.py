@@ -31,7 +31,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
     """A page from its template; every value in it is escaped, and what cannot be seen is replaced by a sign."""
     app, session = request.app.state, request.state.session
     frame = {
-        "desk": app.desk,
+        "view": app.view,
         "menu": app.menu if session else (),
         "session": session,
         "path": request.url.path,

@@ -97,8 +97,8 @@ ENDED: tuple[State, ...] = ("done", "failed", "declined", "refused", "expired", 
 class PartyView:
     """A party's own view of its federation; everything here stays on this machine."""
 
-    def __init__(self, config: PartyConfig, office: AgentStore, scores: ScoresService | None = None) -> None:
-        self.office, self.audit, self.scores = office, office.audit, scores
+    def __init__(self, config: PartyConfig, store: AgentStore, scores: ScoresService | None = None) -> None:
+        self.store, self.audit, self.scores = store, store.audit, scores
         self._config, self._read = config, file_stamp(config.path)
         self._odds: dict[str, Mapping[str, float | None]] = {}
         self._surveys = SurveyCache()
@@ -119,7 +119,7 @@ class PartyView:
 
     def status_line(self, person: str) -> tuple[bool, str]:
         """Whether the agent runs and reaches the hub; everybody is told the same."""
-        status = self.office.status()
+        status = self.store.status()
         if status.pid is None:
             start = f"colonnade federation agent {self.config.path.name}"
             return False, f"No agent runs here, so nothing is answered or run: start it with {start}. [CO022]"
@@ -132,10 +132,10 @@ class PartyView:
         return True, f"Connected to {status.hub}.{news}"
 
     def state_text(self) -> str:
-        """What has changed when this has: the office's file, the ledger, and what runs."""
-        paths = [self.office.file.path, Path(f"{self.office.file.path}-wal"), self.config.ledger]
-        for entry in self.office.entries(("running",)):
-            paths += [attempt.folder / OUTPUT for attempt in self.office.attempts(entry.id)[-1:]]
+        """What has changed when this has: the store's file, the ledger, and what runs."""
+        paths = [self.store.file.path, Path(f"{self.store.file.path}-wal"), self.config.ledger]
+        for entry in self.store.entries(("running",)):
+            paths += [attempt.folder / OUTPUT for attempt in self.store.attempts(entry.id)[-1:]]
         return " ".join(str(file_stamp(path)) for path in paths)
 
     def audit_reader(self, person: str) -> str | None:
@@ -144,7 +144,7 @@ class PartyView:
 
     def entry(self, id: str) -> ProposedStudy:
         """One study, by its whole id."""
-        found = self.office.entry(id)
+        found = self.store.entry(id)
         if found.id != id:
             raise ProposalError("there is no study of this id here [OF003]")
         return found
@@ -177,7 +177,7 @@ class PartyView:
 
     def schemas(self) -> Iterator[tuple[ProposedStudy, Path]]:
         """Studies that bring a schema for this party, the newest first, and where each lies."""
-        for entry in self.office.entries():
+        for entry in self.store.entries():
             path = self._schema(entry)
             if path is not None:
                 yield entry, path
@@ -212,7 +212,7 @@ class PartyView:
     def newcomers(self) -> list[MemberIdentity]:
         """Members whom the hub names and nobody here has accepted."""
         ours = self.members()
-        return [] if ours is None else newcomers.load_new_members(self.office.folder, ours)
+        return [] if ours is None else newcomers.load_new_members(self.store.folder, ours)
 
     def accept(self, name: str, pin: str) -> None:
         """Pin a newcomer whose words a person has compared; an error if it is not the one that was shown."""

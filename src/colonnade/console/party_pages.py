@@ -117,21 +117,21 @@ def _awaited(entry: ProposedStudy, progress: Progress | None) -> str:
 
 def show_inbox(request: Request) -> Response:
     """All proposals that wait for this party, the newest first."""
-    desk: PartyView = request.app.state.desk
+    view: PartyView = request.app.state.view
     asked = [
-        {"entry": entry, "prices": desk.prices(entry), "left": format_time_left(entry.deadline)}
-        for entry in desk.office.entries(WAITING)
+        {"entry": entry, "prices": view.prices(entry), "left": format_time_left(entry.deadline)}
+        for entry in view.store.entries(WAITING)
     ]
     return render(request, "inbox.html", asked=asked)
 
 
 def show_running(request: Request) -> Response:
     """All studies under way; the page is loaded anew when something changes."""
-    desk: PartyView = request.app.state.desk
+    view: PartyView = request.app.state.view
     studies = []
-    for entry in desk.office.entries(UNDER_WAY):
-        attempts = desk.office.attempts(entry.id)
-        progress = desk.office.progress(entry.id) if entry.state == "running" else None
+    for entry in view.store.entries(UNDER_WAY):
+        attempts = view.store.attempts(entry.id)
+        progress = view.store.progress(entry.id) if entry.state == "running" else None
         shown = {"sentence": _awaited(entry, progress), "sent": wording.size(progress.bytes) if progress else ""}
         studies.append(shown | {"entry": entry, "attempt": attempts[-1] if attempts else None, "progress": progress})
     return render(request, "running.html", studies=studies)
@@ -139,53 +139,53 @@ def show_running(request: Request) -> Response:
 
 def show_history(request: Request) -> Response:
     """All studies that are over, the newest first; with ``?study=`` the report of one of them."""
-    desk: PartyView = request.app.state.desk
+    view: PartyView = request.app.state.view
     chosen, said = request.query_params.get("study", ""), request.query_params.get("page", "1")
     place = int(said) if said.isascii() and said.isdigit() and 0 < len(said) < 6 and int(said) else 1
-    found = desk.office.entries(ENDED, PAGE + 1, PAGE * (place - 1))
+    found = view.store.entries(ENDED, PAGE + 1, PAGE * (place - 1))
     ended = [
-        {"entry": entry, "attempts": _attempts(desk, entry), "reason": _why_ended(entry)}
-        | {"report": desk.office.report(entry.id) is not None}
+        {"entry": entry, "attempts": _attempts(view, entry), "reason": _why_ended(entry)}
+        | {"report": view.store.report(entry.id) is not None}
         for entry in found[:PAGE]
     ]
     shown = None
     with suppress(errors.ProposalError):
-        entry = desk.entry(chosen)
-        shown = entry if entry.state in ENDED and desk.office.report(entry.id) else None
+        entry = view.entry(chosen)
+        shown = entry if entry.state in ENDED and view.store.report(entry.id) else None
     return render(request, "history.html", ended=ended, shown=shown, place=place, more=len(found) > PAGE)
 
 
 def show_study(request: Request) -> Response:
     """Show a study, or take the answer to it."""
-    desk: PartyView = request.app.state.desk
+    view: PartyView = request.app.state.view
     entry = _entry(request)
     if request.method == "POST":
-        return _answer(request, desk, entry)
-    return render(request, "study.html", **_study_values(desk, entry))
+        return _answer(request, view, entry)
+    return render(request, "study.html", **_study_values(view, entry))
 
 
 def send_report(request: Request) -> Response:
     """The report of a study that is done."""
-    found = request.app.state.desk.office.report(_entry(request).id)
+    found = request.app.state.view.store.report(_entry(request).id)
     if found is None:
         raise HTTPException(404)
     return send_report_frame(found)
 
 
 def _entry(request: Request) -> ProposedStudy:
-    desk: PartyView = request.app.state.desk
+    view: PartyView = request.app.state.view
     try:
-        return desk.entry(request.path_params["id"])
+        return view.entry(request.path_params["id"])
     except errors.ProposalError:
         raise HTTPException(404) from None
 
 
-def _study_values(desk: PartyView, entry: ProposedStudy) -> dict[str, Any]:
+def _study_values(view: PartyView, entry: ProposedStudy) -> dict[str, Any]:
     assessment = _UNKNOWN | dict(entry.assessment or {})
-    prices, caps = desk.prices(entry), desk.caps(entry)
+    prices, caps = view.prices(entry), view.caps(entry)
     return {
         "entry": entry,
-        "asker": find_analyst(desk, entry.analyst),
+        "asker": find_analyst(view, entry.analyst),
         "left": format_time_left(entry.deadline),
         "assessment": assessment,
         "columns": describe_columns(assessment),
@@ -197,21 +197,21 @@ def _study_values(desk: PartyView, entry: ProposedStudy) -> dict[str, Any]:
         "general": GENERAL_NOTE,
         "watcher": applicable_row(entry.analyst, entry.analyst in entry.answers),
         "digits": entry.digest[:SHOWN_DIGITS],
-        "attempts": _attempts(desk, entry),
-        "progress": desk.office.progress(entry.id) if entry.state == "running" else None,
-        "report": desk.office.report(entry.id) is not None,
+        "attempts": _attempts(view, entry),
+        "progress": view.store.progress(entry.id) if entry.state == "running" else None,
+        "report": view.store.report(entry.id) is not None,
     }
 
 
-def _attempts(desk: PartyView, entry: ProposedStudy) -> list[tuple[AttemptRecord, AttemptFailure | None]]:
+def _attempts(view: PartyView, entry: ProposedStudy) -> list[tuple[AttemptRecord, AttemptFailure | None]]:
     """The attempts of a study, the first one first, and why those failed that did."""
-    return [(each, explain_failure(each.message, desk.record(each))) for each in desk.office.attempts(entry.id)]
+    return [(each, explain_failure(each.message, view.record(each))) for each in view.store.attempts(entry.id)]
 
 
-def find_analyst(desk: PartyView, name: str) -> MemberIdentity | None:
+def find_analyst(view: PartyView, name: str) -> MemberIdentity | None:
     """Who asks, with the six words of the key; ``None`` where the federation's file does not tell."""
     try:
-        members = desk.members()
+        members = view.members()
     except (errors.FederationError, errors.IdentityError):
         return None
     return None if members is None or name not in members.roles else MemberIdentity.of(members, name)
@@ -242,7 +242,7 @@ def describe_needs(assessment: Any) -> list[tuple[str, str]]:
     return [(name, show(value)) for key, name, show in found if (value := figures_of[key]) is not None]
 
 
-def _answer(request: Request, desk: PartyView, entry: ProposedStudy) -> Response:
+def _answer(request: Request, view: PartyView, entry: ProposedStudy) -> Response:
     session, fields = request.state.session, form_fields(request)
     what, by = fields.get("answer", ""), f"{session.person} in the console"
     if what == "approve":
@@ -250,7 +250,7 @@ def _answer(request: Request, desk: PartyView, entry: ProposedStudy) -> Response
             return refusal(
                 request, 400, "Nothing was approved: tick the box that names the digest and the price first. [CO019]"
             )
-        desk.office.approve(entry.id, by)
+        view.store.approve(entry.id, by)
         detail = f"digest {entry.digest}"
     elif what == "decline":
         detail = fields.get("why", "").strip()
@@ -258,13 +258,13 @@ def _answer(request: Request, desk: PartyView, entry: ProposedStudy) -> Response
             return refusal(
                 request, 400, "Nothing was declined: say why in a few words, which the analyst will read. [CO020]"
             )
-        desk.office.decline(entry.id, by, detail)
+        view.store.decline(entry.id, by, detail)
     elif what == "withdraw":
         detail = fields.get("why", "").strip() or "withdrawn in the console"
-        desk.office.withdraw(entry.id, by, detail)
+        view.store.withdraw(entry.id, by, detail)
     else:
         return refusal(request, 400, "Nothing was done: this form has no such answer. [CO021]")
-    desk.audit.add(session.person, session.role, what, entry.id, detail)
+    view.audit.add(session.person, session.role, what, entry.id, detail)
     return RedirectResponse(f"/studies/{entry.id}", 303)
 
 
@@ -279,38 +279,38 @@ _LEVELS = {"good": "well", "unsure": "look at it", "bad": "wrong"}
 
 def show_ledger(request: Request) -> Response:
     """The ledger; with ``?verify=1`` it is checked as a whole first."""
-    desk: PartyView = request.app.state.desk
-    verdict = _verdict(desk) if request.query_params.get("verify") == "1" else None
-    return render(request, "ledger.html", **ledger_values(desk), verdict=verdict)
+    view: PartyView = request.app.state.view
+    verdict = _verdict(view) if request.query_params.get("verify") == "1" else None
+    return render(request, "ledger.html", **ledger_values(view), verdict=verdict)
 
 
 def export_ledger(request: Request) -> Response:
     """The whole chain as a file."""
-    desk: PartyView = request.app.state.desk
+    view: PartyView = request.app.state.view
     kind, session = request.path_params["kind"], request.state.session
-    known = desk.book()
+    known = view.book()
     if known is None or kind not in _FORMATS:
         raise HTTPException(404)
     text, _ = ledger_view.export_chain(known, kind)
-    desk.audit.add(session.person, session.role, "exported the ledger", None, kind)
+    view.audit.add(session.person, session.role, "exported the ledger", None, kind)
     attached = {"content-disposition": f'attachment; filename="ledger.{kind}"'}
     return Response(text, media_type=_FORMATS[kind], headers=attached)
 
 
-def ledger_values(desk: PartyView) -> dict[str, Any]:
+def ledger_values(view: PartyView) -> dict[str, Any]:
     """What the page of the ledger shows."""
-    delta = max(cap.delta for cap in desk.config.caps)
-    known = desk.book()
+    delta = max(cap.delta for cap in view.config.caps)
+    known = view.book()
     if known is None:
-        return {"facts": None, "file": desk.config.ledger}
-    facts = ledger_view.ledger_facts(known, delta, None, desk.config)
+        return {"facts": None, "file": view.config.ledger}
+    facts = ledger_view.ledger_facts(known, delta, None, view.config)
     left = [
         CapForecast.of(each | {"period": each["days"], "after": each["spent"], "at_most": each["spent"]})
         for each in facts["left"]
     ]
     return {
         "facts": facts,
-        "file": desk.config.ledger,
+        "file": view.config.ledger,
         "caps": left,
         "totals": [
             (
@@ -323,13 +323,13 @@ def ledger_values(desk: PartyView) -> dict[str, Any]:
         "chart": draw_spending(*known.spending_over_time(delta), datetime.now(UTC), delta),
         "count": wording.count_noun(len(facts["entries"]), "entry", "entries"),
         "delta": wording.power(delta),
-        "own": desk.name,
+        "own": view.name,
     }
 
 
-def _verdict(desk: PartyView) -> tuple[bool, str]:
+def _verdict(view: PartyView) -> tuple[bool, str]:
     """Whether the ledger is whole, and a sentence."""
-    known = desk.book()
+    known = view.book()
     if known is None:
         return True, "There is no ledger yet, so there is nothing to verify."
     try:
@@ -368,7 +368,7 @@ def describe_served(kept: OpenQuestion) -> dict[str, Any]:
 
 def show_scores(request: Request) -> Response:
     """All models of this party that stand open."""
-    scores = request.app.state.desk.scores
+    scores = request.app.state.view.scores
     return render(
         request, "scores.html", served=[describe_served(kept) for kept in scores.kept.values()] if scores else []
     )
@@ -376,22 +376,22 @@ def show_scores(request: Request) -> Response:
 
 def show_table(request: Request) -> Response:
     """The table under the newest schema, or under that of ``?study=``."""
-    values = _table_values(request.app.state.desk, request.query_params.get("study", ""))
+    values = _table_values(request.app.state.view, request.query_params.get("study", ""))
     answer = render(request, "table.html", **values)
     if values["reading"]:
         answer.headers["refresh"] = str(AGAIN)
     return answer
 
 
-def _table_values(desk: PartyView, chosen: str) -> dict[str, Any]:
-    found = list(islice(desk.schemas(), _MOST_STUDIES))
+def _table_values(view: PartyView, chosen: str) -> dict[str, Any]:
+    found = list(islice(view.schemas(), _MOST_STUDIES))
     entry, path = next((pair for pair in found if pair[0].id == chosen), found[0] if found else (None, None))
-    data = desk.config.data
+    data = view.config.data
     values: dict[str, Any] = {
         "studies": [each for each, _ in found],
         "entry": entry,
-        "file": desk.config.source().name,
-        "called": data.name if isinstance(data, Path) else desk.config.source().name,
+        "file": view.config.source().name,
+        "called": data.name if isinstance(data, Path) else view.config.source().name,
         "survey": None,
         "problem": None,
         "reading": False,
@@ -401,7 +401,7 @@ def _table_values(desk: PartyView, chosen: str) -> dict[str, Any]:
     if path is None:
         return values
     try:
-        survey = desk.survey(path)
+        survey = view.survey(path)
     except ColonnadeError as error:
         return values | {"problem": str(error)}
     if survey is None:
@@ -463,56 +463,56 @@ def _peak(each: ColumnProfile) -> str:
 
 def show_people(request: Request) -> Response:
     """Everybody in the federation, as this party knows them; a person who has compared the words accepts newcomers."""
-    desk: PartyView = request.app.state.desk
+    view: PartyView = request.app.state.view
     if request.method == "POST":
-        return _accept(request, desk)
+        return _accept(request, view)
     problem, members, pending = None, None, []
     try:
-        members, pending = desk.members(), desk.newcomers()
+        members, pending = view.members(), view.newcomers()
     except ColonnadeError as error:
         problem = str(error)
     return render(
         request,
         "people.html",
-        federation=desk.federation,
+        federation=view.federation,
         members=members,
         people=[] if members is None else [MemberIdentity.of(members, name) for name in members.roles],
         pending=pending,
         problem=problem,
-        own=_own_key(desk),
-        key_file=desk.config.key,
-        party_file=desk.config.path.name,
-        approval=desk.config.approval,
+        own=_own_key(view),
+        key_file=view.config.key,
+        party_file=view.config.path.name,
+        approval=view.config.approval,
     )
 
 
-def _accept(request: Request, desk: PartyView) -> Response:
+def _accept(request: Request, view: PartyView) -> Response:
     session, fields = request.state.session, form_fields(request)
     name, pin = fields.get("name", ""), fields.get("pin", "")
     if fields.get("compared") != "yes":
         return refusal(request, 400, "Nobody was accepted: compare the six words first, and tick the box. [CO018]")
-    desk.accept(name, pin)
-    desk.audit.add(session.person, session.role, "accepted a member", None, f"{name}, {pin}")
+    view.accept(name, pin)
+    view.audit.add(session.person, session.role, "accepted a member", None, f"{name}, {pin}")
     return RedirectResponse("/people", 303)
 
 
-def _own_key(desk: PartyView) -> MemberIdentity | None:
+def _own_key(view: PartyView) -> MemberIdentity | None:
     """Our own key; ``None`` where the certificate cannot be read."""
     try:
-        return MemberIdentity(desk.name, "party", Certificate.load(desk.config.key.with_suffix(".crt")))
+        return MemberIdentity(view.name, "party", Certificate.load(view.config.key.with_suffix(".crt")))
     except ColonnadeError:
         return None
 
 
 def show_doctor(request: Request) -> Response:
     """The checks, once they were asked for with ``?run=1``; they read the table and dial the hub."""
-    desk: PartyView = request.app.state.desk
+    view: PartyView = request.app.state.view
     query = request.query_params
     # A study that could not be priced in a child with limits is not planned in this process, which has none.
-    known = (entry for entry, _ in desk.schemas() if (entry.assessment or {}).get("statement"))
+    known = (entry for entry, _ in view.schemas() if (entry.assessment or {}).get("statement"))
     studies = list(islice(known, _MOST_STUDIES))
     entry = next((each for each in studies if each.id == query.get("study")), None)
-    checks = [(each, _LEVELS[each.level]) for each in desk.checks(entry)] if query.get("run") == "1" else None
+    checks = [(each, _LEVELS[each.level]) for each in view.checks(entry)] if query.get("run") == "1" else None
     return render(request, "doctor.html", studies=studies, entry=None if checks is None else entry, checks=checks)
 
 

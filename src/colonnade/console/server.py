@@ -133,7 +133,7 @@ class ConsoleServer(HttpServer):
 
 
 def serve_console(
-    desk: ConsoleSource,
+    view: ConsoleSource,
     folder: Path,
     part: ConsoleSection,
     people: Callable[[], Mapping[str, ConsoleRole]],
@@ -155,7 +155,7 @@ def serve_console(
         ) from None
     port = listening.getsockname()[1]
     url = f"https://{part.hosts[0]}" if part.tls else f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    app = make_app(desk, access_control_of(folder, part, people, port), pages, beside, metrics)
+    app = make_app(view, access_control_of(folder, part, people, port), pages, beside, metrics)
     served = ConsoleServer(app, listening, url, folder)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared
     writing.write_files({folder / _ADDRESS: f"{url} {host} {port}".encode()})

@@ -449,39 +449,37 @@ MAX_ENDED = 100
 _RESULTS = ("attempts/*/model.json", "result/model.json")
 
 
-def prune(office: AgentStore, keep: timedelta) -> int:
+def prune(store: AgentStore, keep: timedelta) -> int:
     """Delete the files of what ended without a result: long ago, or too many of one analyst; returns of how many."""
     before = format_moment(datetime.now(UTC) - keep)
     seen: dict[str, int] = {}
     gone = 0
-    for entry in office.list_unfinished():  # the newest first
+    for entry in store.list_unfinished():  # the newest first
         if not entry.over or not entry.folder.exists() or _has_result(entry):
             continue
         seen[entry.analyst] = seen.get(entry.analyst, 0) + 1
         if (entry.ended or entry.deadline) <= before or seen[entry.analyst] > MAX_ENDED:
-            _delete_files(office, entry)
+            _delete_files(store, entry)
             gone += 1
     return gone
 
 
-def make_room(office: AgentStore, proposal: Proposal) -> None:
+def make_room(store: AgentStore, proposal: Proposal) -> None:
     """Delete the oldest files of this analyst's until a new proposal has room; an error if it has not even then."""
-    still_open, lately = office.count_proposed_by(
-        proposal.analyst, format_moment(datetime.now(UTC) - timedelta(days=1))
-    )
+    still_open, lately = store.count_proposed_by(proposal.analyst, format_moment(datetime.now(UTC) - timedelta(days=1)))
     if still_open >= MAX_OPEN or lately >= MAX_A_DAY:
         raise FederationError(
             f"{proposal.analyst} has proposed more than is kept here at a time: {MAX_OPEN} studies that have not "
             f"ended, and {MAX_A_DAY} a day [FE086]"
         )
-    known = [entry for entry in office.list_unfinished() if entry.analyst == proposal.analyst]
+    known = [entry for entry in store.list_unfinished() if entry.analyst == proposal.analyst]
     sizes = {
         entry.id: _folder_size(entry.folder) for entry in known if entry.folder.exists() and not _has_result(entry)
     }
     held = sum(sizes.values()) + sum(map(len, proposal.files.values()))
     for entry in reversed(known):
         if held > MAX_KEPT_BYTES and entry.over and entry.id in sizes:
-            _delete_files(office, entry)
+            _delete_files(store, entry)
             held -= sizes[entry.id]
     if held > MAX_KEPT_BYTES:
         raise FederationError(
@@ -489,9 +487,9 @@ def make_room(office: AgentStore, proposal: Proposal) -> None:
         )
 
 
-def _delete_files(office: AgentStore, entry: ProposedStudy) -> None:
+def _delete_files(store: AgentStore, entry: ProposedStudy) -> None:
     shutil.rmtree(entry.folder, ignore_errors=True)
-    office.file.change("UPDATE studies SET assessment = NULL WHERE id = ?", (entry.id,))
+    store.file.change("UPDATE studies SET assessment = NULL WHERE id = ?", (entry.id,))
 
 
 def _has_result(entry: ProposedStudy) -> bool:

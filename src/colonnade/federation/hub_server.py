@@ -55,8 +55,8 @@ _AWAY = 60.0
 class FederationService:
     """Answers questions about proposals; ``clock`` says what time it is."""
 
-    def __init__(self, desk: ProposalStore, results: Path, clock: Callable[[], datetime]) -> None:
-        self.desk, self.invitations = desk, Invitations(desk.file)
+    def __init__(self, proposals: ProposalStore, results: Path, clock: Callable[[], datetime]) -> None:
+        self.proposals, self.invitations = proposals, Invitations(proposals.file)
         self._results, self._clock = results, clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed: asyncio.Event | None = None
@@ -65,8 +65,8 @@ class FederationService:
         """Questions that were refused since the start."""
         self._large = asyncio.Lock()
         self._turns: dict[str, asyncio.Lock] = {}
-        desk.add_listener(self._wake)
-        desk.present = self.present
+        proposals.add_listener(self._wake)
+        proposals.present = self.present
 
     def present(self) -> frozenset[str]:
         """Who has asked for news a moment ago."""
@@ -89,11 +89,13 @@ class FederationService:
 
     async def _propose(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         async with self._one_at_a_time(caller):
-            return pack_message({"study": await asyncio.to_thread(self.desk.propose, behind, caller, self._clock())})
+            return pack_message(
+                {"study": await asyncio.to_thread(self.proposals.propose, behind, caller, self._clock())}
+            )
 
     async def _proposal(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         async with self._one_at_a_time(caller):
-            return pack_message({}, await asyncio.to_thread(self.desk.signed_proposal, question.study, caller))
+            return pack_message({}, await asyncio.to_thread(self.proposals.signed_proposal, question.study, caller))
 
     @asynccontextmanager
     async def _one_at_a_time(self, caller: str) -> AsyncIterator[None]:
@@ -103,7 +105,11 @@ class FederationService:
 
     async def _tell(self, caller: str, question: HubQuestion, statement: bytes) -> bytes:
         """Take in what a member has signed; the answer says how the study stands then."""
-        take = {"answer": self.desk.answer, "outcome": self.desk.outcome, "withdraw": self.desk.withdraw}[question.ask]
+        take = {
+            "answer": self.proposals.answer,
+            "outcome": self.proposals.outcome,
+            "withdraw": self.proposals.withdraw,
+        }[question.ask]
         return pack_message({"study": await asyncio.to_thread(take, statement, caller, self._clock())})
 
     _answer = _outcome = _withdraw = _tell
@@ -116,7 +122,7 @@ class FederationService:
             if self._changed is None:
                 self._changed = asyncio.Event()
             changed = self._changed
-            found = await asyncio.to_thread(self.desk.news, caller, question.since)
+            found = await asyncio.to_thread(self.proposals.news, caller, question.since)
             left = until - self._loop.time()
             if found["studies"] or left <= 0:
                 return pack_message(found)
@@ -136,7 +142,7 @@ class FederationService:
 
     async def _result(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         study = question.study
-        found = await asyncio.to_thread(self.desk.study, study, caller)
+        found = await asyncio.to_thread(self.proposals.study, study, caller)
         if found["state"] != "done":
             raise FederationError(f"the study {found['name']!r} is {found['state']}, so it has no result [FE090]")
         but = () if caller in found["parties"] else (REPORT_FILE,)
@@ -147,19 +153,19 @@ class FederationService:
                 f"the hub has no result of {found['name']!r}: it went to one participant alone, or the hub was lost "
                 "before it had it; those who finished have theirs [FE091]"
             )
-        signed = await asyncio.to_thread(self.desk.finished_statements, study, caller)
+        signed = await asyncio.to_thread(self.proposals.finished_statements, study, caller)
         return pack_files({"finished": [raw.decode("ascii") for raw in signed]}, files)
 
     async def _members(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         return self._told_members()
 
     def _told_members(self, **more: Any) -> bytes:
-        members = self.desk.members
+        members = self.proposals.members
         said = {"name": members.name, "address": members.address, "roles": dict(members.roles)}
         return pack_files(said | more, {name: each.pem for name, each in members.certificates.items()})
 
     async def _enrol(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
-        draw = await asyncio.to_thread(self.invitations.enrol, caller, behind, self.desk.members, self._clock())
+        draw = await asyncio.to_thread(self.invitations.enrol, caller, behind, self.proposals.members, self._clock())
         return pack_message({"draw": draw})
 
     async def _show_draw(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
@@ -168,7 +174,7 @@ class FederationService:
 
     async def _enrolment(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         found = await asyncio.to_thread(self.invitations.of_caller, caller)
-        if found.state == "admitted" and found.name in self.desk.members.roles:
+        if found.state == "admitted" and found.name in self.proposals.members.roles:
             return self._told_members(state="admitted")
         return pack_message({"state": "enrolled" if found.state == "admitted" else found.state})
 
@@ -218,8 +224,8 @@ class HubServer(StandingProcess):
         self.key = federation.parent / self.part.key
         self._identity = load_identity(self.key, COORDINATOR, self.members.certificates)
         self.clock = steady_clock()
-        self.desk = ProposalStore(self.folder, self.members, self.part)
-        self.service = FederationService(self.desk, self.folder / "results", self.clock)
+        self.proposals = ProposalStore(self.folder, self.members, self.part)
+        self.service = FederationService(self.proposals, self.folder / "results", self.clock)
         self.hub: Hub
         """Once it serves."""
         self._questions = [StandingStudy.of(Study.load(federation.parent / path)) for path in self.part.scores]
@@ -234,7 +240,7 @@ class HubServer(StandingProcess):
         """Serve until :meth:`stop` is called; only while the folder is ours :meth:`alone`."""
         self._forks.prepare()
         self._recover()
-        self.desk.resume(self.clock())
+        self.proposals.resume(self.clock())
         self.hub = self._make_hub()
         with self.hub:
             lanes = self.hub.most_lanes(LaneLimits.people)
@@ -275,9 +281,9 @@ class HubServer(StandingProcess):
         try:
             self._reread()
             self._update_invited()
-            self.desk.tick(self.clock())
+            self.proposals.tick(self.clock())
             self._collect_ended()
-            wanted = {running.room: running for running in self.desk.running_attempts()}
+            wanted = {running.room: running for running in self.proposals.running_attempts()}
             for room in self._children.keys() - wanted.keys():
                 self._end_attempt(room, _OVER)
             for room, running in wanted.items():
@@ -308,7 +314,7 @@ class HubServer(StandingProcess):
             self._report(running, "stopped")
             return
         try:
-            proposal = Proposal.unpack(self.desk.signed_proposal(running.id, COORDINATOR), self.members)
+            proposal = Proposal.unpack(self.proposals.signed_proposal(running.id, COORDINATOR), self.members)
             study = proposal.write(self.folder / "studies" / running.id, self.members)
             lanes = "lanes" in proposal.asked
             self.hub.open(running.room, running.participants, lanes=lanes)
@@ -364,14 +370,14 @@ class HubServer(StandingProcess):
         log_event(log, logging.INFO, "an attempt ended", room=running.room, ended=ended, reason=message or "")
         self._report(running, ended)
         self._untidy = True
-        if self.desk.study(running.id, COORDINATOR)["state"] in FINAL:
+        if self.proposals.study(running.id, COORDINATOR)["state"] in FINAL:
             shutil.rmtree(self.folder / "studies" / running.id, ignore_errors=True)
         return ended
 
     def _report(self, running: RunningAttempt, ended: AttemptEnd) -> None:
         self.metrics.attempts.labels(ended).inc()
         outcome = AttemptReport(running.id, running.attempt, COORDINATOR, ended, self.clock())
-        self.desk.outcome(outcome.pack(self._identity), COORDINATOR, self.clock())
+        self.proposals.outcome(outcome.pack(self._identity), COORDINATOR, self.clock())
 
     def _publish_result(self, running: RunningAttempt) -> None:
         """Copy the result to where members find it; the first one stays."""
@@ -393,7 +399,7 @@ class HubServer(StandingProcess):
 
     def _recover(self) -> None:
         """After a restart: report what the children of the former process have left; they end by themselves."""
-        for running in self.desk.running_attempts():
+        for running in self.proposals.running_attempts():
             folder = self._attempt(running)
             if not running.reported and folder.exists():
                 wait_for_end(folder)
@@ -404,7 +410,7 @@ class HubServer(StandingProcess):
             child.ask_to_stop()
         for room in list(self._children):
             self._end_attempt(room, "the hub stops")
-        self.desk.tick(self.clock())
+        self.proposals.tick(self.clock())
 
     def _count(self) -> None:
         """Say to whoever watches how much goes on."""
@@ -413,12 +419,12 @@ class HubServer(StandingProcess):
         self.metrics.rooms.set(traffic.rooms)
         self.metrics.lanes.set(traffic.lanes)
         self.metrics.count_traffic(traffic.carried, {**traffic.refused, "question": self.service.refused})
-        self.metrics.count_studies(self.desk.file.count_by_state("proposals"))
+        self.metrics.count_studies(self.proposals.file.count_by_state("proposals"))
 
     def _prune(self) -> None:
         """Delete the run folders of studies that ended long ago; what was published stays."""
         place = self.folder / "attempts"
-        ended = self.desk.find_ended_before(self.clock() - timedelta(days=self.part.keep_days))
+        ended = self.proposals.find_ended_before(self.clock() - timedelta(days=self.part.keep_days))
         for folder in place.iterdir() if place.exists() else ():
             if folder.name in ended:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -448,7 +454,7 @@ class HubServer(StandingProcess):
             former = self.members.certificates.get(name)
             if former is None or former.fingerprint != certificate.fingerprint:
                 self.hub.admit(name, certificate)
-        self.members = self.desk.members = members
+        self.members = self.proposals.members = members
         log_event(log, logging.INFO, "the members have changed", members=len(members.roles))
 
     def _attempt(self, running: RunningAttempt) -> Path:

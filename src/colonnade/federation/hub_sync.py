@@ -62,20 +62,20 @@ class HubSync:
 
     def __init__(
         self,
-        office: AgentStore,
+        store: AgentStore,
         identity: Identity,
         members: Callable[[], FederationMembers],
         config: Callable[[], PartyConfig],
         report: Callable[[SyncEvent | ConnectError], None],
     ) -> None:
-        self._office, self._identity, self._members, self._config = office, identity, members, config
+        self._store, self._identity, self._members, self._config = store, identity, members, config
         self._report = report
         self._wanted: queue.Queue[FetchRequest] = queue.Queue(_MOST_WANTED)
         self._tries: Counter[str] = Counter()  # of results that could not be had
         self._later: dict[str, float] = {}  # when they are asked for again
         self._over = threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="errands", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="hub-sync", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -88,7 +88,7 @@ class HubSync:
                 self._wanted.put_nowait(each)
 
     def raise_failure(self) -> None:
-        """Raise the error that has ended these errands, if one has: of a full disk, say."""
+        """Raise the error that has ended this thread, if one has: of a full disk, say."""
         if self._failure is not None:
             raise self._failure
 
@@ -138,7 +138,7 @@ class HubSync:
 
     def _fetch_proposal(self, study: str) -> None:
         """Take a new proposal in; one that is not what it should be is never answered, since nobody signed it so."""
-        if self._office.known_ids([study]):
+        if self._store.known_ids([study]):
             return
         members = self._members()
         try:
@@ -148,14 +148,14 @@ class HubSync:
             if proposal.id != study or self._config().name not in proposal.parties:
                 raise FederationError("the hub sent another proposal than the one asked for [FE031]")
             proposal.check_time(datetime.now(UTC))
-            agent_store.make_room(self._office, proposal)
-            proposal.write(self._office.folder / "studies" / study / "study", members)
+            agent_store.make_room(self._store, proposal)
+            proposal.write(self._store.folder / "studies" / study / "study", members)
         except (ConnectError, ProposalError, StorageError):
             raise
         except ColonnadeError as error:
             log_event(log, logging.WARNING, "a proposal is not taken in", proposal=study[:12], why=str(error))
         else:
-            entry = self._office.receive(proposal)
+            entry = self._store.receive(proposal)
             log_event(
                 log,
                 logging.INFO,
@@ -171,8 +171,8 @@ class HubSync:
 
         The hub calls a study done before all parties have told it that they have finished, so it is asked again.
         """
-        entry = self._office.entry(study)
-        own = [attempt.state for attempt in self._office.attempts(study)]
+        entry = self._store.entry(study)
+        own = [attempt.state for attempt in self._store.attempts(study)]
         if not own or "finished" in own or (entry.folder / "result" / MODEL).exists():
             return
         if "running" in own:
@@ -216,7 +216,7 @@ class HubSync:
         except ColonnadeError as error:
             log_event(log, logging.WARNING, "the hub's list of members cannot be read", why=str(error))
             return
-        newcomers.save_offered_members(self._office.folder, offered)
+        newcomers.save_offered_members(self._store.folder, offered)
         pending = newcomers.find_new_members(self._members(), offered)
         self._report(SyncEvent("members", names=frozenset(newcomer.name for newcomer in pending)))
 
@@ -224,23 +224,23 @@ class HubSync:
 
     def _send_unsent(self) -> None:
         """Tell the hub what it does not know yet; a ConnectError if it cannot be reached."""
-        office, name = self._office, self._config().name
-        answers, withdrawals, outcomes = office.unsent_answers(), office.unsent_withdrawals(), office.unsent_outcomes()
+        store, name = self._store, self._config().name
+        answers, withdrawals, outcomes = store.unsent_answers(), store.unsent_withdrawals(), store.unsent_outcomes()
         if not (answers or withdrawals or outcomes):
             return
         with self._line() as line:
             for entry in answers:
                 self._send(line, self._answer(entry))
-                office.mark_sent("answer", entry.id)
+                store.mark_sent("answer", entry.id)
             for entry in withdrawals:
                 self._send(line, Withdrawal(entry.id, name, datetime.now(UTC)))
-                office.mark_sent("withdrawal", entry.id)
+                store.mark_sent("withdrawal", entry.id)
             for study, number, state in outcomes:
-                place = attempt_folder(office.folder, study, number)
+                place = attempt_folder(store.folder, study, number)
                 result = result_digest(place) if state == "finished" else None
                 files = {} if result is None else file_digests(place)
                 self._send(line, AttemptReport(study, number, name, state, datetime.now(UTC), result, files))
-                office.mark_sent("outcome", study, number)
+                store.mark_sent("outcome", study, number)
 
     def _answer(self, entry: ProposedStudy) -> ProposalAnswer:
         """A yes, or a no: with the words that a person wrote for the analyst, and a plain one where the policy says it.

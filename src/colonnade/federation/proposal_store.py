@@ -37,7 +37,7 @@ FINAL: frozenset[State] = frozenset({"done", "declined", "failed", "expired", "c
 
 @dataclass(frozen=True)
 class AttemptTimeouts:
-    """How long the desk waits for a report after the first one, and for an attempt as a whole."""
+    """How long the hub waits for a report after the first one, and for an attempt as a whole."""
 
     overdue: timedelta
     longest: timedelta
