@@ -659,7 +659,7 @@ class Working:
         finally:
             found.stop()
             self.hub.answers.set()
-            thread.join(60)
+            thread.join(180)
             assert not thread.is_alive()
 
 
@@ -667,7 +667,7 @@ class Working:
 def bank(three: Standing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Working:
     found = Working(three, tmp_path)
     for module in (agents, hub_sync):
-        monkeypatch.setattr(module, "Line", lambda *_: nullcontext(found.hub))
+        monkeypatch.setattr(module, "FederationClient", lambda *_: nullcontext(found.hub))
     return found
 
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotYet
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,34 +36,6 @@ from colonnade.tables.sources.databases import data_to_plain
 
 _MAX_KEPT = 8
 _SHOWN_SECONDS = 600.0
-SurveyKey = tuple[str, Hashable]
-
-
-@dataclass
-class SurveyCache:
-    """Surveys that were made or are being made; one at a time."""
-
-    _known: dict[SurveyKey, Future[TableProfile]] = field(default_factory=dict)
-    _hand: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "survey"))
-
-    def ask(self, config: PartyConfig, schema_file: Path, wait: float) -> TableProfile | None:
-        """The survey of the party's file under a schema; ``None`` while it takes longer than ``wait`` seconds."""
-        try:
-            digest = Schema.load(schema_file, drafts=True).digest
-            state = config.source().state()
-        except OSError as error:
-            raise DataError(f"{schema_file}: the file cannot be read: {error.strerror} [DA047]") from None
-        # A database does not say whether its rows are others now; what it answered is shown for a while.
-        key = (digest, time.monotonic() // _SHOWN_SECONDS if state is None else state)
-        made = self._known.get(key)
-        if made is None or (made.done() and made.exception() is not None):
-            made = self._known[key] = self._hand.submit(survey_in_child, config, schema_file)
-            for old in [*self._known][:-_MAX_KEPT]:
-                del self._known[old]
-        try:
-            return made.result(wait)
-        except NotYet:
-            return None
 
 
 def survey_in_child(config: PartyConfig, schema_file: Path) -> TableProfile:
@@ -101,7 +72,8 @@ class PartyView:
         self.store, self.audit, self.scores = store, store.audit, scores
         self._config, self._read = config, file_stamp(config.path)
         self._odds: dict[str, Mapping[str, float | None]] = {}
-        self._surveys = SurveyCache()
+        self._surveys: dict[tuple[str, Hashable], Future[TableProfile]] = {}
+        self._pool = ThreadPoolExecutor(1, "survey")
 
     @property
     def config(self) -> PartyConfig:
@@ -194,8 +166,24 @@ class PartyView:
         return path if inside and path.is_file() else None
 
     def survey(self, schema_file: Path, wait: float = 8.0) -> TableProfile | None:
-        """The table under a schema; ``None`` while it is still being read."""
-        return self._surveys.ask(self.config, schema_file, wait)
+        """The table under a schema; ``None`` while it takes longer than ``wait`` seconds. One is made at a time."""
+        config = self.config
+        try:
+            digest = Schema.load(schema_file, drafts=True).digest
+            state = config.source().state()
+        except OSError as error:
+            raise DataError(f"{schema_file}: the file cannot be read: {error.strerror} [DA047]") from None
+        # A database does not say whether its rows are others now; what it answered is shown for a while.
+        key = (digest, time.monotonic() // _SHOWN_SECONDS if state is None else state)
+        made = self._surveys.get(key)
+        if made is None or (made.done() and made.exception() is not None):
+            made = self._surveys[key] = self._pool.submit(survey_in_child, config, schema_file)
+            for old in [*self._surveys][:-_MAX_KEPT]:
+                del self._surveys[old]
+        try:
+            return made.result(wait)
+        except NotYet:
+            return None
 
     def checks(self, entry: ProposedStudy | None) -> list[DoctorCheck]:
         """What `colonnade doctor` says of a study, or of this party alone."""

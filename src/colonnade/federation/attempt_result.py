@@ -146,17 +146,20 @@ def result_digest(folder: Path) -> str | None:
     return found if matches_form(Sha256, found) else None
 
 
+def published_files(folder: Path) -> list[str]:
+    """The files beside the model that a run has written for its readers; only names, and nothing outside its folder."""
+    try:
+        return [name for name in map(str, read_facts(folder).get("published", ())) if matches_form(MemberName, name)]
+    except StudyError:
+        return []
+
+
 def file_digests(folder: Path) -> dict[str, str]:
     """The hashes of the files beside a result that is for everybody: the statement, and what was published."""
-    try:
-        names = ["privacy.json", *map(str, read_facts(folder).get("published", ()))][:MOST_FILES]
-        return {
-            name: digest_of(folder / name)
-            for name in names
-            if matches_form(MemberName, name) and (folder / name).exists()
-        }
-    except StudyError:
-        return {}
+    names = ["privacy.json", *published_files(folder)][:MOST_FILES]
+    with suppress(StudyError):
+        return {name: digest_of(folder / name) for name in names if (folder / name).exists()}
+    return {}
 
 
 def _last_failure(folder: Path) -> tuple[int | None, str | None]:

@@ -126,10 +126,7 @@ class AttemptRunner:
             self.write_report(study, folder)
         log_event(log, logging.INFO, "an attempt has ended", proposal=study[:12], attempt=number, ended=ended)
         self._metrics.attempts.labels(ended).inc()
-        self._trace(study, number)
-
-    def _trace(self, study: str, number: int) -> None:
-        """Leave the spans of an attempt; one that was killed has no record of its end but ours."""
+        # One that was killed has no record of its end but ours.
         ours = next(attempt for attempt in self._store.attempts(study) if attempt.number == number)
         run: dict[str, Any] = {"started": ours.started, "ended": ours.ended}
         with suppress(ColonnadeError):

@@ -17,8 +17,8 @@ from time import monotonic
 from typing import Any
 
 from colonnade.disk import reading, writing
-from colonnade.errors import ColonnadeError, ConnectError, FederationError, IdentityError, StorageError, StudyError
-from colonnade.federation.attempt_result import find_outcome
+from colonnade.errors import ColonnadeError, ConnectError, FederationError, IdentityError, StorageError
+from colonnade.federation.attempt_result import find_outcome, published_files
 from colonnade.federation.hub_protocol import (
     FOR_INVITED,
     METHOD,
@@ -42,7 +42,6 @@ from colonnade.study import Study
 from colonnade.study.connect import load_identity
 from colonnade.study.engine.processes import count_cores
 from colonnade.study.fork_server import ForkServer
-from colonnade.study.record import read_facts
 from colonnade.wire import Certificate, Hub, HubService
 from colonnade.wire.quota import HubLimits
 from colonnade.wire.study_sessions import LaneLimits
@@ -59,7 +58,7 @@ class FederationService:
         self.proposals, self.invitations = proposals, Invitations(proposals.file)
         self._results, self._clock = results, clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._changed: asyncio.Event | None = None
+        self._changed = asyncio.Event()
         self._seen: dict[str, float] = {}
         self.refused = 0
         """Questions that were refused since the start."""
@@ -119,8 +118,6 @@ class FederationService:
         until = self._loop.time() + question.wait
         while True:
             self._seen[caller] = monotonic()
-            if self._changed is None:
-                self._changed = asyncio.Event()
             changed = self._changed
             found = await asyncio.to_thread(self.proposals.news, caller, question.since)
             left = until - self._loop.time()
@@ -136,9 +133,8 @@ class FederationService:
             self._loop.call_soon_threadsafe(self._wake_here)
 
     def _wake_here(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _result(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         study = question.study
@@ -388,8 +384,7 @@ class HubServer(StandingProcess):
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(mode=0o700, parents=True)
-            published = [name for name in _published_files(source) if Path(name).name == name]
-            for name in (*_RESULT, *published, REPORT_FILE):
+            for name in (*_RESULT, *published_files(source), REPORT_FILE):
                 if (source / name).exists():
                     shutil.copyfile(source / name, partial / name)
             partial.rename(place)
@@ -459,11 +454,3 @@ class HubServer(StandingProcess):
 
     def _attempt(self, running: RunningAttempt) -> Path:
         return self.folder / "attempts" / running.id / str(running.attempt)
-
-
-def _published_files(folder: Path) -> list[str]:
-    """The files beside the model that a run has written for its readers."""
-    try:
-        return list(read_facts(folder).get("published", ()))
-    except StudyError:
-        return []

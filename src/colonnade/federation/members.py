@@ -211,11 +211,6 @@ class FederationMembers:
         return tuple(name for name, role in self.roles.items() if role == "party")
 
     @property
-    def analysts(self) -> tuple[str, ...]:
-        """The members that may propose studies: analysts, and parties too."""
-        return tuple(name for name, role in self.roles.items() if role != "hub")
-
-    @property
     def pins(self) -> dict[str, str]:
         """Everyone's fingerprint."""
         return {name: certificate.fingerprint for name, certificate in self.certificates.items()}

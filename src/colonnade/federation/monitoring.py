@@ -63,7 +63,8 @@ class _EventFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        told, facts = _record_fields(record), _event_facts(record)
+        told = _record_fields(record)
+        facts = {name: _plain_value(value) for name, value in getattr(record, _FACTS_FIELD, {}).items()}
         if self._as_json:
             return json.dumps(told | facts, ensure_ascii=False)
         named = "".join(f" {name}={_quote(value)}" for name, value in facts.items())
@@ -88,10 +89,6 @@ def _record_fields(record: logging.LogRecord) -> dict[str, Any]:
         if last is not None:
             told["at"] = f"{last.tb_frame.f_globals.get('__name__', '?')}:{last.tb_lineno}"
     return told
-
-
-def _event_facts(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: _plain_value(value) for name, value in getattr(record, _FACTS_FIELD, {}).items()}
 
 
 def _plain_value(value: Any) -> Any:

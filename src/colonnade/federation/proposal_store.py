@@ -61,16 +61,6 @@ class ProposalFacts:
     outcomes: Mapping[tuple[int, str], AttemptEnd]
     """By attempt and participant."""
 
-    @property
-    def participants(self) -> tuple[str, ...]:
-        """The parties, and the hub's coordinator."""
-        return (*self.parties, COORDINATOR)
-
-    @property
-    def agreed(self) -> bool:
-        """Whether every party has said yes."""
-        return all(self.answers.get(party, (False, 0))[0] for party in self.parties)
-
     def reported(self) -> dict[str, AttemptEnd]:
         """How the last attempt ended, for those who have said so."""
         return {who: ended for (attempt, who), ended in self.outcomes.items() if attempt == self.attempt}
@@ -107,7 +97,7 @@ def _step_before_start(case: ProposalFacts, now: datetime, patience: AttemptTime
         return "cancelled"
     if case.withdrawn is not None or not all(yes for yes, _ in case.answers.values()):
         return "declined"
-    if case.agreed:
+    if all(case.answers.get(party, (False, 0))[0] for party in case.parties):
         return "start" if now < case.deadline + patience.longest else "expired"
     return "expired" if now >= case.deadline else None
 
@@ -118,7 +108,7 @@ def _is_over(case: ProposalFacts, now: datetime, patience: AttemptTimeouts) -> b
     The coordinator stays until every owner is done. So if it has finished, nobody needs the room any more.
     """
     reported = case.reported()
-    if set(reported) >= set(case.participants) or reported.get(COORDINATOR) == "finished":
+    if reported.keys() >= {*case.parties, COORDINATOR} or reported.get(COORDINATOR) == "finished":
         return True
     if case.first_report is not None and now >= case.first_report + patience.overdue:
         return True
