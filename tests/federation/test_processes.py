@@ -323,14 +323,14 @@ def test_a_child_that_is_stopped_says_so_and_one_that_takes_too_long_is_ended(
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("how", ["None", "Forks()"])
+@pytest.mark.parametrize("how", ["None", "ForkServer()"])
 def test_a_child_ends_when_its_parent_is_killed(waiting: list[str], tmp_path: Path, how: str) -> None:
     script = f"""
 import time
 from pathlib import Path
-from colonnade.standing.children import Child
-from colonnade.study.forks import Forks
-child = Child.start({[*waiting, str(tmp_path)]!r}, Path({str(tmp_path)!r}), forks={how})
+from colonnade.federation.processes import ChildProcess
+from colonnade.study.fork_server import ForkServer
+child = ChildProcess.start({[*waiting, str(tmp_path)]!r}, Path({str(tmp_path)!r}), forks={how})
 time.sleep(600)
 """
     parent = subprocess.Popen([sys.executable, "-c", script])

@@ -223,12 +223,12 @@ def test_a_count_is_on_disk_before_the_process_is_killed(place, tmp_path):
 import os, signal
 import numpy as np
 from pathlib import Path
-from colonnade.standing.scores.allowance import Allowance
-from colonnade.standing.scores.settings import Standing
+from colonnade.federation.scores.answer_quota import AnswerQuota
+from colonnade.federation.scores.session import StandingStudy
 from colonnade.study import PartyConfig, Study
 config = PartyConfig.load({str(place.config("shop").path)!r})
-allowance = Allowance(Standing.of(Study.load({str(study.path)!r}), 2), config, Path({str(tmp_path)!r}))
-gate = allowance.opened(("anna", "berta"))
+allowance = AnswerQuota(StandingStudy.of(Study.load({str(study.path)!r}), 2), config, Path({str(tmp_path)!r}))
+gate = allowance.open_session(("anna", "berta"))
 print([gate(np.array([0])).refused.tolist() for _ in range(2)], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
