@@ -102,7 +102,7 @@ def play(federation: Standing, kills: int, seed: int, at_once: bool, found: Foun
             alive.append(federation.propose(study))
             proposed.append(alive[-1])
         if not at_once:
-            until(lambda: all(federation.office(party).status().connected for party in PARTIES), "agents to be back")
+            until(lambda: all(federation.store(party).status().connected for party in PARTIES), "agents to be back")
         time.sleep(rng.uniform(0, LONGEST_PAUSE / 3 if at_once else LONGEST_PAUSE))
         kill_one(federation, rng, found)
         print(f"{number + 1} of {kills} kills, {len(proposed)} proposals", file=sys.stderr)
@@ -140,7 +140,7 @@ def judge(federation: Standing, proposed: list[str], found: Found) -> None:
 
 def _judge_attempts(federation: Standing, id: str, state: str, charged: dict[str, set[int]], found: Found) -> None:
     models: dict[int, set[bytes]] = {}
-    for number in sorted({attempt.number for party in PARTIES for attempt in federation.office(party).attempts(id)}):
+    for number in sorted({attempt.number for party in PARTIES for attempt in federation.store(party).attempts(id)}):
         found.attempts += 1
         records = {party: list(lines(_folder(federation, party, id, number))) for party in PARTIES}
         opened = any(line["what"] == "revealed" for record in records.values() for line in record)
@@ -162,7 +162,7 @@ def _judge_attempts(federation: Standing, id: str, state: str, charged: dict[str
 
 
 def _folder(federation: Standing, party: str, id: str, number: int) -> Path:
-    for attempt in federation.office(party).attempts(id):
+    for attempt in federation.store(party).attempts(id):
         if attempt.number == number:
             return attempt.folder
     return federation.folder / "no such attempt"

@@ -116,10 +116,10 @@ def agents(tree: Path = TREE) -> Measured:
             federation.wait_all(proposed, "waiting")
             *most, last = kit.PARTIES
             for party in most:
-                federation.office(party).approve(proposed, "pat")
+                federation.store(party).approve(proposed, "pat")
             ours = [process.pid for process in federation.running_attempts.values()]
             used, clock = sum(map(used_by, ours)), time.perf_counter()
-            federation.office(last).approve(proposed, "pat")
+            federation.store(last).approve(proposed, "pat")
             federation.wait_all(proposed, "done")
             clock = time.perf_counter() - clock
             found = (sum(map(used_by, ours)) - used, clock)

@@ -67,23 +67,23 @@ def test_from_a_proposal_to_a_result_at_every_party(federation: Standing, colonn
         colonnade("federation", "approve", federation.file(party), study[:8], "--yes")
     federation.wait_all(study, "done")
     for party in PARTIES:
-        report = until(lambda party=party: federation.office(party).report(study), f"{party} has a report")
+        report = until(lambda party=party: federation.store(party).report(study), f"{party} has a report")
         assert f"For {party} alone" in report.read_text()
         assert federation.ledger(party) == ["committed"]
     until(lambda: federation.finished(study) == [(party, 1) for party in PARTIES], "all processes have ended")
-    clinic = federation.office("clinic")
+    clinic = federation.store("clinic")
     by = json.loads((clinic.attempts(study)[0].folder / "events.jsonl").read_text().splitlines()[0])
     assert (by["what"], by["by"]) == ("approved", clinic.entry(study).answer_by)
     result, key = federation.folder / "result", ("--federation", federation.file("ana"), "--key", federation.key("ana"))
     told = colonnade("federation", "result", study[:8], *key, "--out", result, "--json")
     assert (bool(told["signed"]), told["differs"]) == (True, [])
-    folders = [result, *(federation.office(party).attempts(study)[0].folder for party in PARTIES)]
+    folders = [result, *(federation.store(party).attempts(study)[0].folder for party in PARTIES)]
     learned = {str(Estimator.load(folder / "model.json").learned_values()) for folder in folders}
     assert len(learned) == 1, "everybody has the same result"
     assert set(told["files"]) == {"model.json", "model.npz", "privacy.json"} & set(os.listdir(folders[1]))
     assert (result / "privacy.json").read_bytes() == (folders[1] / "privacy.json").read_bytes(), "parties signed it"
     # Whoever was away at the end takes what others have signed, and writes a page about it alone.
-    place = federation.office("shop").entry(study).folder / "result"
+    place = federation.store("shop").entry(study).folder / "result"
     shutil.copytree(result, place, ignore=shutil.ignore_patterns("privacy.json"))
     colonnade("_report", place.parent / "study" / "study.toml", federation.file("shop"), "--out", place)
     assert "For shop alone" in (place / "report.html").read_text()
@@ -100,7 +100,7 @@ def test_three_people_approve_watch_and_read_and_the_ledger_moves(
     bank.heading("first", exact=True).wait_for()  # the page changes by itself
     bank.open_study("first")
     bank.sees("to see <b>what</b> they share")  # as text, and not as markup
-    statement = (federation.office("bank").entry(proposed).assessment or {})["statement"]
+    statement = (federation.store("bank").entry(proposed).assessment or {})["statement"]
     prices = {row["epsilon"] for row in statement["rows"] if row["epsilon"]}
     shown = bank.page.locator("table.promise").inner_text()
     assert len(prices) > 1
@@ -148,7 +148,7 @@ def test_a_party_is_away_and_a_hub_and_an_agent_are_killed_and_nothing_is_lost(
     ended = federation.wait_all(proposed, "done")
     assert len({entry.attempt for entry in ended.values()}) == 1
     for party in PARTIES:
-        folders = [attempt.folder for attempt in federation.office(party).attempts(proposed)]
+        folders = [attempt.folder for attempt in federation.store(party).attempts(proposed)]
         assert sum((folder / "model.json").exists() for folder in folders) <= 1
     people["clinic"].open("/history")
     assert "done" in people["clinic"].heading("fourth").inner_text()
@@ -157,7 +157,7 @@ def test_a_party_is_away_and_a_hub_and_an_agent_are_killed_and_nothing_is_lost(
 @pytest.fixture(scope="module")
 def ended(federation: Standing) -> dict[str, str]:
     """A study of the bank in each state that a page shows in its own way: what earlier tests left, or made now."""
-    found = {entry.state: entry.id for entry in federation.office("bank").entries() if entry.over}
+    found = {entry.state: entry.id for entry in federation.store("bank").entries() if entry.over}
     if "done" not in found:
         found["done"] = proposed = federation.propose(federation.study_named("is-done"))
         federation.wait_all(proposed, "waiting")

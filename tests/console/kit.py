@@ -1,4 +1,4 @@
-"""A console with one page, a browser that has signed in, and a party with a real office, ledger and table."""
+"""A console with one page, a browser that has signed in, and a party with a real store, ledger and table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.responses import Response
 from colonnade.console.access import AccessControl, TrustedHeader
 from colonnade.console.app import make_app
 from colonnade.console.layout import refusal
-from colonnade.console.party import PartyView, study_file
+from colonnade.console.party import PartyView
 from colonnade.console.party_pages import PARTY_PAGES as OF_A_PARTY
 from colonnade.console.security_middleware import SecurityMiddleware, form_fields
 from colonnade.federation import checks
@@ -40,7 +40,7 @@ BAD = '<script>alert("x")</script>'
 
 @dataclass
 class Notebook:
-    """A desk that holds what the frame asks for, in memory."""
+    """A view that holds what the frame asks for, in memory."""
 
     name: str = "bank"
     stands: tuple[bool, str] = (True, "The hub is reached.")
@@ -69,7 +69,7 @@ class Notebook:
 
 async def page(request: Request) -> Response:
     if request.method == "POST":
-        request.app.state.desk.add(
+        request.app.state.view.add(
             request.state.session.person, request.state.session.role, form_fields(request)["what"]
         )
     return refusal(request, 200, "The first page.")
@@ -94,8 +94,8 @@ def access(
     return AccessControl(folder, (HOST,), lambda: more, header, clock=clock or Hands())
 
 
-def console(access: AccessControl, desk: Notebook | None = None) -> SecurityMiddleware:
-    return make_app(desk or Notebook(), access, PAGES)
+def console(access: AccessControl, view: Notebook | None = None) -> SecurityMiddleware:
+    return make_app(view or Notebook(), access, PAGES)
 
 
 def browser(app: SecurityMiddleware, address: str = "127.0.0.1") -> TestClient:
@@ -123,10 +123,10 @@ def hides(text: str, *pieces: str) -> None:
 
 @dataclass
 class Bank:
-    """The bank of a small federation, with its office, and studies that were proposed to it."""
+    """The bank of a small federation, with its store, and studies that were proposed to it."""
 
     three: Standing
-    office: AgentStore
+    store: AgentStore
 
     @classmethod
     def make(cls, folder: Path) -> Bank:
@@ -138,33 +138,33 @@ class Bank:
         return self.three.config("bank")
 
     @property
-    def desk(self) -> PartyView:
-        return PartyView(self.config, self.office)
+    def view(self) -> PartyView:
+        return PartyView(self.config, self.store)
 
     def app(self) -> SecurityMiddleware:
-        return make_app(self.desk, access(self.three.folder / "access"), OF_A_PARTY)
+        return make_app(self.view, access(self.three.folder / "access"), OF_A_PARTY)
 
     def study_of(self, entry: ProposedStudy) -> Study:
-        return Study.load(study_file(entry))
+        return Study.load(entry.study_file)
 
     def receive(self, purpose: str = BAD, budget: str = BUDGET) -> ProposedStudy:
         asked = self.three.proposal(self.three.study_named("what-we-share", budget=budget), purpose, "3d")
         proposal = Proposal.unpack(asked.pack(self.three.identity()), self.three.members())
-        entry = self.office.receive(proposal)
-        proposal.write(study_file(entry).parent, self.three.members())
+        entry = self.store.receive(proposal)
+        proposal.write(entry.study_file.parent, self.three.members())
         return entry
 
     def propose(self, purpose: str = BAD, budget: str = BUDGET, state: State = "waiting") -> ProposedStudy:
         """A study, checked as the agent checks it."""
         entry = self.receive(purpose, budget)
-        found, study = checks.assess(study_file(entry), self.config, entry.name, entry.digest)
+        found, study = checks.assess(entry.study_file, self.config, entry.name, entry.digest)
         if study is not None:
             found |= checks.private_forecast(study, self.config)
         refused = found["refused"] is not None
-        self.office.record_assessment(
+        self.store.record_assessment(
             entry.id, found, "refused" if refused else state, "the policy" if refused else None
         )
-        return self.office.entry(entry.id)
+        return self.store.entry(entry.id)
 
     def spend(self, entry: ProposedStudy) -> Ledger:
         """Charge a study to the bank's ledger, as a run does."""
@@ -177,8 +177,8 @@ class Bank:
 
     def attempt(self, entry: ProposedStudy, number: int = 1, lines: Sequence[dict[str, Any]] = ()) -> Path:
         """The folder of an attempt that runs, of which these lines came from its process."""
-        assert self.office.start_attempt(entry.id, number, f"{entry.id}.{number}", 3, timedelta(hours=12))
-        folder = self.office.attempts(entry.id)[-1].folder
+        assert self.store.start_attempt(entry.id, number, f"{entry.id}.{number}", 3, timedelta(hours=12))
+        folder = self.store.attempts(entry.id)[-1].folder
         folder.mkdir(parents=True)
         (folder / "output.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "a log line\n{\n")
         return folder

@@ -81,7 +81,7 @@ def asked(method: str, path: str, **headers: str) -> Scope:
 
 
 @pytest.fixture
-def desk() -> Notebook:
+def view() -> Notebook:
     return Notebook()
 
 
@@ -91,8 +91,8 @@ def keys(tmp_path: Path) -> AccessControl:
 
 
 @pytest.fixture
-def ada(keys: AccessControl, desk: Notebook) -> TestClient:
-    return signed_in(console(keys, desk))
+def ada(keys: AccessControl, view: Notebook) -> TestClient:
+    return signed_in(console(keys, view))
 
 
 def enter(keys: AccessControl, link: str, **headers: str) -> httpx.Response:
@@ -193,23 +193,23 @@ def test_whoever_is_not_signed_in_sees_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_other_sites_cannot_send_forms(
-    keys: AccessControl, ada: TestClient, desk: Notebook, headers: dict[str, str]
+    keys: AccessControl, ada: TestClient, view: Notebook, headers: dict[str, str]
 ) -> None:
     assert ada.post("/first", data={"csrf": csrf(ada), "what": "approved"}, headers=headers).status_code == 403
-    assert [click.what for click in desk.written] == ["signed in"]
+    assert [click.what for click in view.written] == ["signed in"]
     link = keys.link("Mallory", "approver")
     assert ada.post("/login", data={"link": link}, headers=headers).status_code == 403, "nor sign anybody in"
 
 
-def test_a_form_carries_the_token_of_its_session(keys: AccessControl, ada: TestClient, desk: Notebook) -> None:
-    bob = signed_in(console(keys, desk), person="Bob")
+def test_a_form_carries_the_token_of_its_session(keys: AccessControl, ada: TestClient, view: Notebook) -> None:
+    bob = signed_in(console(keys, view), person="Bob")
     forms = [{"data": {"csrf": token, "what": "approved"}} for token in ("", "x", csrf(bob), "\N{SNOWMAN}")]
     forms += [{"data": {"what": "approved"}}, {"content": b"\xff\xfe"}, {"content": b"&".join([b"a=1"] * 200)}]
     for form in forms:
         assert ada.post("/first", headers=OURS, **form).status_code == 403
-    assert {click.what for click in desk.written} == {"signed in"}
+    assert {click.what for click in view.written} == {"signed in"}
     assert ada.post("/first", data={"csrf": csrf(ada), "what": "approved"}, headers=OURS).status_code == 200
-    assert desk.written[0].what == "approved"
+    assert view.written[0].what == "approved"
     assert csrf(ada) != ada.cookies["colonnade"]
 
 
@@ -242,9 +242,9 @@ def test_who_is_taken_out_of_the_file_is_out_at_once_and_all_sessions_can_be_end
     assert client.get("/first", headers=ADA).status_code == 303
 
 
-def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, desk: Notebook) -> None:
+def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, view: Notebook) -> None:
     keys = access(tmp_path, header=PROXY, Ada="approver", Vera="viewer")
-    app = console(keys, desk)
+    app = console(keys, view)
     for address in ("127.0.0.1", "192.0.2.8", "::1", "testclient"):
         forged = browser(app, address)
         assert forged.get("/first", headers=ADA | {"x-forwarded-for": "192.0.2.7"}).status_code == 303
@@ -257,7 +257,7 @@ def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, desk: Noteboo
     for headers, fields, status in ((ADA, token, 200), ({"x-remote-user": "Vera"}, token, 403), (ADA, {}, 403)):
         answer = proxy.post("/first", data={"what": "approved", **fields}, headers=headers | OURS)
         assert answer.status_code == status
-    assert [click.who for click in desk.written] == ["Ada"]
+    assert [click.who for click in view.written] == ["Ada"]
     proxy.cookies.set(keys.cookie, "0" * 32)  # an old one
     assert proxy.get("/first").status_code == 303
     shows(proxy.get("/first", headers=ADA).text, "Signed in as Ada (approver).")
@@ -282,11 +282,11 @@ def test_signing_in_leads_nowhere_else(keys: AccessControl) -> None:
         assert browser(console(keys)).post("/login", data=fields, headers=OURS).headers["location"] == "/"
 
 
-def test_long_bodies_and_other_methods_are_refused(ada: TestClient, desk: Notebook) -> None:
+def test_long_bodies_and_other_methods_are_refused(ada: TestClient, view: Notebook) -> None:
     long = {"csrf": csrf(ada), "what": "x" * (LARGEST_FORM + 1)}
     assert ada.post("/first", data=long, headers=OURS).status_code == 413
     assert ada.post("/v1/scores", content=b"{}", headers={"origin": "http://evil.example"}).status_code == 403
-    assert len(desk.written) == 1
+    assert len(view.written) == 1
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"):
         answer = ada.request(method, "/first", headers=OURS)
         assert (answer.status_code, "access-control-allow-origin" in answer.headers) == (405, False), method
@@ -358,9 +358,9 @@ def test_a_fault_of_a_page_tells_nothing(ada: TestClient, caplog: pytest.LogCapt
 
 def test_names_full_of_markup_stay_text(keys: AccessControl) -> None:
     bad = '"><script>alert(1)</script>\u202e'
-    desk = Notebook(name=bad, stands=(False, bad))
-    client = signed_in(console(keys, desk), person=bad)
-    desk.add(bad, "approver", bad, bad, bad)
+    view = Notebook(name=bad, stands=(False, bad))
+    client = signed_in(console(keys, view), person=bad)
+    view.add(bad, "approver", bad, bad, bad)
     for path in ("/first", "/audit-log", "/nowhere"):
         text = client.get(path).text
         shows(text, "&lt;script&gt;alert")
@@ -379,12 +379,12 @@ LOOPBACK = ConsoleSection(listen="127.0.0.1:0")
 
 
 @pytest.fixture
-def served(tmp_path: Path, desk: Notebook) -> Iterator[ConsoleServer]:
+def served(tmp_path: Path, view: Notebook) -> Iterator[ConsoleServer]:
     async def scores(request: Request) -> Response:
         return Response(status_code=401)
 
     route = Route("/v1/scores", scores, methods=["POST"])
-    console = serve_console(desk, tmp_path, LOOPBACK, dict, PAGES, [route])
+    console = serve_console(view, tmp_path, LOOPBACK, dict, PAGES, [route])
     yield console
     console.stop()
 
@@ -477,7 +477,7 @@ def test_half_a_request_is_not_waited_for(served: ConsoleServer, monkeypatch: py
 
 
 def test_readers_that_stop_are_not_waited_for(
-    served: ConsoleServer, desk: Notebook, monkeypatch: pytest.MonkeyPatch
+    served: ConsoleServer, view: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "READING_SECONDS", 0.2)
     signed, cut, abort = cookie(served), threading.Event(), server.BrowserConnection.connection_lost
@@ -489,7 +489,7 @@ def test_readers_that_stop_are_not_waited_for(
 
     monkeypatch.setattr(server.BrowserConnection, "connection_lost", lost)
     for _ in range(500):
-        desk.add("Ada", "approver", "wrote", None, "x" * 3000)
+        view.add("Ada", "approver", "wrote", None, "x" * 3000)
     with socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         line.settimeout(60)
@@ -522,15 +522,15 @@ def test_what_is_no_request_is_refused_with_the_headers(served: ConsoleServer) -
         assert line.recv(1 << 12).startswith(b"HTTP/1.1 401")
 
 
-def test_pages_hear_of_changes_and_of_those_they_missed(served: ConsoleServer, desk: Notebook) -> None:
+def test_pages_hear_of_changes_and_of_those_they_missed(served: ConsoleServer, view: Notebook) -> None:
     signed = cookie(served)
     with connect(served, get(served, "/events", signed)) as line:
         first = heard(line, b"id: ")
         shows(first.decode(), "text/event-stream", "cache-control: no-store")
         known = first.partition(b"id: ")[2].split()[0].decode()
-        desk.state = "busy"
+        view.state = "busy"
         assert b"event: change" in heard(line, b"data: ")
-    desk.state = "other"
+    view.state = "other"
     with connect(served, get(served, "/events", signed, f"Last-Event-ID: {known}\r\n")) as line:
         assert b"event: change" in heard(line, b"data: ")
 

@@ -1,4 +1,4 @@
-"""The pages of the consoles of a party and of a hub, and what a price means: against a real office, ledger and desk."""
+"""The pages of the consoles of a party and of a hub, and what a price means: against a real store, ledger and view."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from colonnade.console import charts, study_pages
+from colonnade.console import party_pages, privacy_explainer
 from colonnade.console.access import AccessControl
 from colonnade.console.app import make_app
 from colonnade.console.hub import HUB_PAGES, HubView
-from colonnade.console.privacy_explainer import CapForecast, StudyPrices, log_odds_rises, one_in
-from colonnade.console.report_frame import FRAME_POLICY
+from colonnade.console.layout import FRAME_POLICY
+from colonnade.console.party_pages import explain_failure
+from colonnade.console.privacy_explainer import CapForecast, StudyPrices, one_in
 from colonnade.console.security_middleware import SecurityMiddleware
-from colonnade.console.study_pages import explain_failure
 from colonnade.errors import ConnectError, DataError
 from colonnade.federation.members import MemberIdentity, save_offered_members, six_words
 from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
 from colonnade.privacy.observers import Trust
-from colonnade.privacy.statement import Statement, format_rounded_up
-from colonnade.privacy.statement import (LargestEpsilon, log_odds, posterior)
+from colonnade.privacy.statement import (
+    LargestEpsilon,
+    Statement,
+    format_rounded_up,
+    log_odds,
+    log_odds_by_row,
+    posterior,
+)
 from colonnade.report import privacy, wording
 from colonnade.study import ledger_view as ledger_text
 from colonnade.tables.profiling import profile_table
@@ -46,7 +52,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Bank:
     bank = Bank.make(tmp_path_factory.mktemp("asked") / "three")
     first = bank.propose("an earlier question")
     bank.spend(first)
-    bank.office.decline(first.id, "Ada", "no time")
+    bank.store.decline(first.id, "Ada", "no time")
     bank.propose()
     return bank
 
@@ -82,7 +88,7 @@ def test_every_page_of_a_new_party_says_what_to_do_next(bank: Bank) -> None:
 
 
 def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank) -> None:
-    (waiting,) = asked.office.entries(("waiting",))
+    (waiting,) = asked.store.entries(("waiting",))
     client = signed_in(asked.app())
     text = client.get("/inbox").text
     others = [row for row in asked.study_of(waiting).statement.rows if "bank" not in row.observer.names]
@@ -96,7 +102,7 @@ def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank) 
 
 
 def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank) -> None:
-    (waiting,) = asked.office.entries(("waiting",))
+    (waiting,) = asked.store.entries(("waiting",))
     study, client = asked.study_of(waiting), signed_in(asked.app())
     page = client.get(f"/studies/{waiting.id}").text
     hides(page, BAD)
@@ -115,7 +121,7 @@ def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank) -> None
     shows(text, waiting.digest, asked.three.members().pins["ana"], *sentences, digits)
     shows(client.get("/doctor?run=1").text, "This party alone", ">key</th>")
     text = unescape(client.get(f"/doctor?run=1&study={waiting.id}").text)
-    for check in asked.desk.checks(waiting):
+    for check in asked.view.checks(waiting):
         shows(text, f">{check.what}</th>", *(() if check.what in ("clock", "ledger") else (check.detail,)))
 
 
@@ -129,19 +135,19 @@ def test_an_approver_says_yes_to_what_was_shown_or_no_with_a_reason_and_a_viewer
     assert post(viewer, path, **yes) == 403
     assert post(client, path, answer="approve", digits=entry.digest[:16]) == 400
     assert post(client, path, **yes | {"digits": "0" * 16}) == 400
-    assert bank.office.entry(entry.id).state == "waiting"
+    assert bank.store.entry(entry.id).state == "waiting"
     assert post(client, path, **yes) == 303
-    known = bank.office.entry(entry.id)
+    known = bank.store.entry(entry.id)
     assert (known.state, known.answer_by) == ("approved", "Ada in the console")
     assert post(client, path, **yes) == 409
-    assert bank.office.audit.latest()[0].what == "approve"
+    assert bank.store.audit.latest()[0].what == "approve"
     shows(client.get("/running").text, "Waiting for the answer of")
     assert post(client, path, answer="withdraw", why="changed our mind") == 303
-    assert bank.office.entry(entry.id).state == "cancelled"
+    assert bank.store.entry(entry.id).state == "cancelled"
     for wrong in ({"answer": "decline", "why": "  "}, {"answer": "dance"}):
         assert post(client, f"/studies/{other.id}", **wrong) == 400
     assert post(client, f"/studies/{other.id}", answer="decline", why=f"no {BAD}") == 303
-    known = bank.office.entry(other.id)
+    known = bank.store.entry(other.id)
     assert (known.state, known.why) == ("declined", f"no {BAD}")
     text = client.get("/history").text
     shows(text, "no &lt;script&gt;")
@@ -170,17 +176,17 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
         {"presence": {"rounds": 7, "bytes": 1_234_567, "here": ["bank", "coordinator"], "waited_for": [BAD]}},
         {"progress": "products", "done": 3, "total": 12},
     ]
-    before, client = bank.desk.state_text(), signed_in(bank.app())
+    before, client = bank.view.state_text(), signed_in(bank.app())
     first = bank.attempt(entry, lines=lines)
     text = client.get("/running").text
     hides(text, BAD)
     shows(text, "3 of 12", "1.2 MB", "bank, coordinator", "Waiting for &lt;script&gt;", "data-live", "<dd>7</dd>")
-    assert bank.desk.state_text() != before
+    assert bank.view.state_text() != before
     (first / "run.json").write_text(json.dumps({"status": "failed", "exit_code": 22, "message": "clinic is gone"}))
-    bank.office.end_attempt(entry.id, 1, "lost", "clinic was lost")
+    bank.store.end_attempt(entry.id, 1, "lost", "clinic was lost")
     (bank.attempt(entry, 2) / "report.html").write_text(f"<h1>Result</h1>{BAD}")
-    bank.office.end_attempt(entry.id, 2, "finished", None)
-    bank.office.record_hub_state(entry.id, {"bank": True}, "done", None)
+    bank.store.end_attempt(entry.id, 2, "finished", None)
+    bank.store.record_hub_state(entry.id, {"bank": True}, "done", None)
     text = client.get(f"/history?study={entry.id}").text
     frame = f'src="/studies/{entry.id}/report" sandbox'
     shows(text, "clinic was lost", "tried again by itself", "code 22 of docs/reference/errors.md", frame)
@@ -190,8 +196,8 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
     shows(framed.headers["content-security-policy"], "sandbox", "default-src 'none'")
     hides(framed.headers["content-security-policy"], "script-src")
     for number in range(2):
-        bank.office.record_hub_state(bank.receive(f"number {number}").id, {}, "cancelled", None)
-    monkeypatch.setattr(study_pages, "PAGE", 2)
+        bank.store.record_hub_state(bank.receive(f"number {number}").id, {}, "cancelled", None)
+    monkeypatch.setattr(party_pages, "PAGE", 2)
     pages = [client.get(f"/history?page={place}").text for place in (1, 2, 3)]
     assert [[number for number in (1, 0) if f"number {number}" in page] for page in pages] == [[1, 0], [], []]
     assert ["clinic was lost" in page for page in pages] == [False, True, False]
@@ -214,7 +220,7 @@ def test_the_ledger_shows_what_the_library_says_and_leaves_as_a_file(asked: Bank
         assert found.headers["content-disposition"] == f'attachment; filename="ledger.{kind}"'
     assert next(csv.reader(io.StringIO(client.get("/ledger/export.csv").text)))[0] == "change"
     assert client.get("/ledger/export.exe").status_code == 404
-    assert asked.office.audit.latest()[0].what == "exported the ledger"
+    assert asked.store.audit.latest()[0].what == "exported the ledger"
 
 
 def test_a_cap_that_was_raised_is_seen_at_once_and_a_ledger_that_was_altered_does_not_verify(bank: Bank) -> None:
@@ -249,7 +255,7 @@ def test_our_table_is_counted_as_a_study_reads_it_and_one_that_does_not_fit_says
 def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -> None:
     insurer, other = (Identity.create("insurer").certificate for _ in range(2))
     pin, members = insurer.fingerprint, bank.three.members("bank")
-    save_offered_members(bank.office.folder, members.with_member(insurer, "party"))
+    save_offered_members(bank.store.folder, members.with_member(insurer, "party"))
     client = signed_in(bank.app())
     text, key = client.get("/people").text, MemberIdentity.of(members, "bank")
     shows(text, "insurer wants to be known", six_words(pin), "three &lt;script&gt;", f"{key.left} more days")
@@ -257,12 +263,12 @@ def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -
         shows(text, f">{name}", known, six_words(known))
     assert post(client, "/people", name="insurer", pin=pin) == 400
     assert post(client, "/people", name="insurer", pin=other.fingerprint, compared="yes") == 409
-    assert "insurer" not in bank.desk.members().roles
+    assert "insurer" not in bank.view.members().roles
     assert post(client, "/people", name="insurer", pin=pin, compared="yes") == 303
-    assert bank.desk.members().pins["insurer"] == pin
+    assert bank.view.members().pins["insurer"] == pin
     hides(client.get("/people").text, "wants to be known")
-    assert bank.office.audit.latest()[0].what == "accepted a member"
-    save_offered_members(bank.office.folder, members.with_member(other, "party"))
+    assert bank.store.audit.latest()[0].what == "accepted a member"
+    save_offered_members(bank.store.folder, members.with_member(other, "party"))
     text = client.get("/people").text
     shows(text, "insurer has another key at the hub")
     hides(text, "Accept insurer")
@@ -281,12 +287,12 @@ IMAGE = "<img src=x onerror=alert(1)>"
 
 
 class Hub:
-    """A hub's console over a real desk, with members who speak to it."""
+    """A hub's console over a real view, with members who speak to it."""
 
     def __init__(self, folder: Path) -> None:
         self.talk = Talk(folder)
-        self.desk = HubView(self.talk.desk, folder / "results", lambda: ("bank",))
-        self.app: SecurityMiddleware = make_app(self.desk, AccessControl(folder / "console", (HOST,)), HUB_PAGES)
+        self.view = HubView(self.talk.view, folder / "results", lambda: ("bank",))
+        self.app: SecurityMiddleware = make_app(self.view, AccessControl(folder / "console", (HOST,)), HUB_PAGES)
         self.results = folder / "results"
 
     def done(self, model: str = "pca.json", purpose: str = "to test") -> str:
@@ -310,12 +316,12 @@ def hub(tmp_path: Path) -> Hub:
 
 
 def test_answers_are_shown_as_they_come_and_members_with_their_keys(hub: Hub) -> None:
-    client, before = signed_in(hub.app, "viewer", IMAGE), hub.desk.state_text()
+    client, before = signed_in(hub.app, "viewer", IMAGE), hub.view.state_text()
     assert client.get("/").headers["location"] == "/proposals"
     shows(client.get("/proposals").text, "colonnade federation propose")
     shows(client.get("/results").text, "No study is done yet")
     study = hub.talk.propose(name=IMAGE)
-    assert hub.desk.state_text() != before
+    assert hub.view.state_text() != before
     hub.talk.answer(study, "bank")
     hub.talk.answer(study, "shop", yes=False, why=IMAGE)
     page, log, members = (client.get(path).text for path in (f"/proposals/{study}", "/audit-log", "/members"))
@@ -325,7 +331,7 @@ def test_answers_are_shown_as_they_come_and_members_with_their_keys(hub: Hub) ->
         hides(text, "<img")
     shows(log, "signed in")
     hides(log, "<img")
-    assert hub.desk.audit.latest(1)[0].who == IMAGE
+    assert hub.view.audit.latest(1)[0].who == IMAGE
     for name, pin in hub.talk.club.members.pins.items():
         shows(members, f'<th role="rowheader" scope="row">{name}</th>', pin)
     assert (members.count(">here<"), members.count(">away<")) == (2, 3), "the hub and the bank are here"
@@ -380,7 +386,7 @@ def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_o
     hidden, unknown = (people["clinic"].get(f"/proposals/{each}") for each in (study, "0" * 32))
     assert (hidden.status_code, hidden.text) == (409, unknown.text), "so that nobody learns what others propose"
     shows(hidden.text, "the hub knows no proposal")
-    read = {name: {click.who for click in hub.desk.audit.latest(who=hub.desk.audit_reader(name))} for name in people}
+    read = {name: {click.who for click in hub.view.audit.latest(who=hub.view.audit_reader(name))} for name in people}
     assert read == {"ana": {"ana"}, "clinic": {"clinic"}, "Olga of the hub": set(people)}
     for name in ("ana", "clinic"):
         text = people[name].get("/audit-log").text
@@ -405,7 +411,7 @@ def statement() -> Statement:
 @pytest.fixture(scope="module")
 def prices(statement: Statement) -> StudyPrices:
     kept = json.loads(json.dumps(statement.to_dict()))
-    return StudyPrices.of(kept, log_odds_rises(kept), "bank")
+    return StudyPrices.of(kept, log_odds_by_row(Statement.from_dict(kept)), "bank")
 
 
 def test_every_row_of_the_statement_has_its_price_and_who_learns_most_is_somebody_else(
@@ -463,7 +469,7 @@ def test_where_nothing_is_promised_the_reason_is_said(prices: StudyPrices) -> No
     assert (together.promised, together.odds, together.factor) == (False, None, "no limit")
     assert together.conclusion.startswith("Nothing is promised against bank and shop, if they pool what they see: ")
     exact = Statement.of([NonPrivate("exact answers")], TRUST, 1e-5).to_dict()
-    found = StudyPrices.of(exact, log_odds_rises(exact), "bank")
+    found = StudyPrices.of(exact, log_odds_by_row(Statement.from_dict(exact)), "bank")
     assert (found.exposed, found.picture, bool(found.unprotected)) == (None, None, True)
 
 
@@ -472,7 +478,7 @@ def test_the_picture_says_in_words_what_it_draws(prices: StudyPrices) -> None:
     shows(prices.picture or "", f"50 % before, at most {at_most:g} % after", 'role="img"', "aria-labelledby")
     hides(prices.picture or "", "style=")  # the console's policy allows no inline style
     bad = "<script>alert(1)</script>"
-    drawn = charts.draw_beliefs(1.0, bad)
+    drawn = privacy_explainer.draw_beliefs(1.0, bad)
     shows(drawn, "&lt;script&gt;")
     hides(drawn, bad)
 

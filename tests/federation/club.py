@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ColonnadeError, ConnectError, FederationError, IdentityError, ProposalError
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.invitations import Invitations, InvitationToken
 from colonnade.federation.members import FederationMembers, HubPart
@@ -62,7 +62,7 @@ class Club:
 
 
 def refused(said: Any, act: Callable[..., object], *given: object, **named: Any) -> None:
-    """It is refused with this code: by the federation, or by an office."""
+    """It is refused with this code: by the federation, or by a store."""
     kind: type[ColonnadeError] = ProposalError if "OF" in str(said) else FederationError
     with raises(kind, said):
         act(*given, **named)
@@ -165,14 +165,19 @@ class Hub:
 
     def start(self) -> None:
         self.keeper, ready = HubServer(self.path), threading.Event()
-        self.thread = threading.Thread(target=self.keeper.run, args=(ready.set,), daemon=True)
+
+        def run() -> None:
+            with self.keeper.alone():
+                self.keeper.run(ready.set)
+
+        self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()
         assert ready.wait(60)
         self.members = FederationMembers.load(self.path)
 
     def stop(self) -> None:
         self.keeper.stop()
-        self.thread.join(60)
+        self.thread.join(180)
         assert not self.thread.is_alive()
 
     def line(self, name: str) -> FederationClient:
@@ -184,7 +189,9 @@ class Hub:
 
     def invite(self, name: str = "lab", **lasts: float) -> InvitationToken:
         lasting = timedelta(**lasts or {"hours": 1})
-        return Invitations(self.keeper.desk.file).make(self.keeper.members, name, "party", lasting, datetime.now(UTC))
+        return Invitations(self.keeper.proposals.file).make(
+            self.keeper.members, name, "party", lasting, datetime.now(UTC)
+        )
 
     @property
     def invitations(self) -> Invitations:

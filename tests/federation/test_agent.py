@@ -1,4 +1,4 @@
-"""An agent and its office: answers count once, nothing runs without a yes of our own, and nothing waits for the hub."""
+"""An agent and its store: answers count once, nothing runs without a yes of our own, and nothing waits for the hub."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from colonnade.cli.proposals import lanes_in
-from colonnade.console.study_pages import describe_needs
+from colonnade.console.party_pages import describe_needs
 from colonnade.disk import writing
 from colonnade.errors import BudgetError, ConnectError, FederationError, StorageError, StudyError
 from colonnade.federation import agent as agents, agent_store, checks, hub_sync, store_file
@@ -33,8 +33,7 @@ from colonnade.federation.processes import ProcessLimits
 from colonnade.federation.proposal_writer import make_proposal, parse_deadline
 from colonnade.federation.statements import STUDY_FILE, AttemptReport, Proposal
 from colonnade.privacy import Ledger
-from colonnade.privacy.statement import format_rounded_up
-from colonnade.privacy.statement import (LargestEpsilon)
+from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.study import PartyConfig, Study
 from colonnade.study.fork_server import ForkServer
 from tests.support.errors import raises
@@ -62,7 +61,7 @@ def circle(tmp_path_factory: pytest.TempPathFactory) -> Club:
 
 
 class Desk:
-    """An office that receives proposals, as many as a test wants."""
+    """An store that receives proposals, as many as a test wants."""
 
     def __init__(self, folder: Path, circle: Club) -> None:
         self.filing, self.circle = AgentStore(folder), circle
@@ -104,15 +103,15 @@ def desk(tmp_path: Path, circle: Club) -> Desk:
 
 
 def test_an_answer_counts_once_and_a_yes_can_be_withdrawn_until_the_study_has_ended(desk: Desk) -> None:
-    office, study = desk.filing, desk.waiting()
-    refused("OF006", office.withdraw, study, "eva", "second thoughts")
-    assert office.approve(study[:8], "eva").state == "approved"
-    for again in (lambda: office.approve(study, "max"), lambda: office.decline(study, "max", "no")):
+    store, study = desk.filing, desk.waiting()
+    refused("OF006", store.withdraw, study, "eva", "second thoughts")
+    assert store.approve(study[:8], "eva").state == "approved"
+    for again in (lambda: store.approve(study, "max"), lambda: store.decline(study, "max", "no")):
         refused(("OF007", "approved"), again)
-    assert office.entry(study).answer_by == "eva"
-    assert office.withdraw(study, "eva", "second thoughts").state == "cancelled"
-    refused(("OF006", "cancelled"), office.withdraw, study, "eva", "again")
-    entry = Desk(office.folder / "other", desk.circle)
+    assert store.entry(study).answer_by == "eva"
+    assert store.withdraw(study, "eva", "second thoughts").state == "cancelled"
+    refused(("OF006", "cancelled"), store.withdraw, study, "eva", "again")
+    entry = Desk(store.folder / "other", desk.circle)
     declined = entry.filing.decline(entry.waiting(), "eva", " not our\npurpose ")
     assert (declined.state, declined.answer_by, declined.why) == ("declined", "eva", "not our\ufffdpurpose")
 
@@ -154,7 +153,7 @@ def test_nothing_runs_without_our_own_yes(desk: Desk) -> None:
     assert (filing.running_attempts(), filing.unsent_answers()) == ([], [])
     filing.approve(study, "eva")
     assert [entry.id for entry in filing.unsent_answers()] == [study]
-    filing.mark_answer_sent(study)
+    filing.mark_sent("answer", study)
     assert filing.unsent_answers() == []
     assert desk.begin(study)
     assert not desk.begin(study), "the same attempt again"
@@ -177,7 +176,7 @@ def test_attempts_are_counted_and_end_with_a_result(desk: Desk) -> None:
     filing.end_attempt(study, 2, "finished", None)
     assert not desk.begin(study, 3), "there is a result"
     assert [(number, ended) for _, number, ended in filing.unsent_outcomes()] == [(1, "lost"), (2, "finished")]
-    filing.mark_outcome_sent(study, 1)
+    filing.mark_sent("outcome", study, 1)
     assert [number for _, number, _ in filing.unsent_outcomes()] == [2]
     assert filing.list_unfinished() == []
 
@@ -233,10 +232,10 @@ def test_a_hub_that_was_put_back_is_told_again(tmp_path: Path, put_back: str) ->
         for name, filing in parties.items():
             for entry in filing.unsent_answers():
                 talk.answer(entry.id, name)
-                filing.mark_answer_sent(entry.id)
+                filing.mark_sent("answer", entry.id)
             for told_of, number, ended in filing.unsent_outcomes():
                 talk.outcome(told_of, name, ended, number)
-                filing.mark_outcome_sent(told_of, number)
+                filing.mark_sent("outcome", told_of, number)
 
     talk.after(seconds=1)
     if put_back == "before the outcomes":
@@ -323,24 +322,24 @@ def waiting(three: Standing, tmp_path: Path) -> tuple[AgentStore, str, Path]:
     proposal, cost = make_proposal(three.study, three.members(), "ana", "<b>why</b>\x1b[31m", parse_deadline("1h"))
     party = three.of("bank") / f"{tmp_path.name}.toml"
     party.write_text(three.file("bank").read_text().replace('folder = "agent"', f'folder = "{tmp_path.name}"'))
-    office = AgentStore(party.parent / tmp_path.name)
-    study = office.receive(Proposal.unpack(proposal.pack(three.identity()), three.members())).id
+    store = AgentStore(party.parent / tmp_path.name)
+    study = store.receive(Proposal.unpack(proposal.pack(three.identity()), three.members())).id
     found = {"statement": cost.statement.to_dict(), "text": str(cost.statement), "refused": None}
     left = {"observer": "analyst", "cap": 3.0, "delta": 1e-5, "period": None, "spent": 0.0, "after": 0.5}
-    office.record_assessment(study, found | {"left": [left]}, "waiting", None)
-    return office, study, party
+    store.record_assessment(study, found | {"left": [left]}, "waiting", None)
+    return store, study, party
 
 
 def test_the_table_has_state_price_and_who_is_waited_for(
     waiting: tuple[AgentStore, str, Path], in_this_process: Command
 ) -> None:
-    office, study, party = waiting
+    store, study, party = waiting
     code, text, _ = in_this_process("federation", "studies", party)
     assert (code, "not connected: no agent runs" in text) == (0, True)
     row = next(line for line in text.splitlines() if line.startswith(study[:8]))
     (told,) = json.loads(in_this_process("federation", "studies", party, "--json")[1])["studies"]
     assert (told["state"], told["waited_for"]) == ("waiting", ["bank", "shop", "clinic"])
-    largest = LargestEpsilon.parse(office.entry(study).assessment["statement"])  # type: ignore[index]
+    largest = LargestEpsilon.parse(store.entry(study).assessment["statement"])  # type: ignore[index]
     figures = told["price"]["figures"]
     assert [each["epsilon"] for each in figures] == [row.epsilon for row, _ in largest.figures]
     assert ", ".join(f"{format_rounded_up(each['epsilon'], 3)} ({each['who']})" for each in figures) in row
@@ -350,27 +349,27 @@ def test_the_table_has_state_price_and_who_is_waited_for(
 def test_approve_shows_the_price_and_wants_a_clear_yes(
     waiting: tuple[AgentStore, str, Path], in_this_process: Command
 ) -> None:
-    office, study, party = waiting
+    store, study, party = waiting
     code, text, error = in_this_process("federation", "approve", party, study[:6])
-    assert (code, office.entry(study).state) == (14, "waiting")
+    assert (code, store.entry(study).state) == (14, "waiting")
     assert "spent 0.0000, after it 0.5000, of 3" in text
     assert "\x1b" not in text, "what others wrote moves no cursor"
     assert "--yes" in error
     assert in_this_process("federation", "approve", party, study[:6], "--yes")[0] == 0
-    entry = office.entry(study)
+    entry = store.entry(study)
     assert (entry.state, (entry.answer_by or "").endswith("at the command line")) == ("approved", True)
-    assert [(click.what, click.study) for click in office.audit.latest()] == [("approve", study)]
+    assert [(click.what, click.study) for click in store.audit.latest()] == [("approve", study)]
     code, _, error = in_this_process("federation", "decline", party, study[:6], "--why", "too late")
     assert (code, "is approved" in error) == (19, True)
     assert in_this_process("federation", "cancel", party, study[:6], "--why", "second thoughts")[0] == 0
-    assert office.entry(study).state == "cancelled"
+    assert store.entry(study).state == "cancelled"
 
 
 def test_logs_show_every_attempt_in_order(waiting: tuple[AgentStore, str, Path], in_this_process: Command) -> None:
-    office, study, party = waiting
-    office.approve(study, "eva")
-    assert office.start_attempt(study, 1, "room", 3, GRACE)
-    folder = office.attempts(study)[0].folder
+    store, study, party = waiting
+    store.approve(study, "eva")
+    assert store.start_attempt(study, 1, "room", 3, GRACE)
+    folder = store.attempts(study)[0].folder
     folder.mkdir(parents=True)
     when = "2030-01-01T10:11:{}.000+00:00"
     noted = [{"time": when.format(at), "what": what} for at, what in ((12, "connected"), (14, "revealed"))]
@@ -378,8 +377,8 @@ def test_logs_show_every_attempt_in_order(waiting: tuple[AgentStore, str, Path],
     here = {"rounds": 3, "bytes": 2500, "here": ["shop"], "waited_for": ["clinic"]}
     said = {"time": when.format(13), "presence": here}
     (folder / "output.jsonl").write_text(f"begins\n{json.dumps(said)}\na line of a log\n")
-    office.end_attempt(study, 1, "lost", None)
-    office.record_hub_state(study, {}, "failed", None)
+    store.end_attempt(study, 1, "lost", None)
+    store.record_hub_state(study, {}, "failed", None)
     code, text, _ = in_this_process("federation", "logs", party, study[:6], "-f")
     assert code == 0
     assert [line.split(maxsplit=1)[1] for line in text.splitlines()] == [
@@ -395,14 +394,14 @@ def test_logs_show_every_attempt_in_order(waiting: tuple[AgentStore, str, Path],
 
 def test_nothing_runs_where_a_result_lies(waiting: tuple[AgentStore, str, Path]) -> None:
     """Also where the agent's store was put back from a backup, and knows of no attempt."""
-    office, study, party = waiting
-    entry = office.approve(study, "eva")
+    store, study, party = waiting
+    entry = store.approve(study, "eva")
     there = entry.folder / "attempts" / "1"
     there.mkdir(parents=True)
     (there / "model.json").write_text("{}")
-    attempts = AttemptRunner(office, party, AgentMetrics(), ForkServer())
+    attempts = AttemptRunner(store, party, AgentMetrics(), ForkServer())
     assert not attempts.start(entry, 2, f"{study}.2", PartyConfig.load(party))
-    assert (len(attempts), office.attempts(study)) == (0, [])
+    assert (len(attempts), store.attempts(study)) == (0, [])
 
 
 @pytest.mark.parametrize("who", ["agent", "hub"])
@@ -410,8 +409,8 @@ def test_a_second_one_of_a_folder_serves_nothing(
     waiting: tuple[AgentStore, str, Path], three: Standing, in_this_process: Command, who: str
 ) -> None:
     """Its console has the port of the first one, which is not what is wrong."""
-    office, _, party = waiting
-    folder = office.folder if who == "agent" else HubServer(three.file(HUB)).folder
+    store, _, party = waiting
+    folder = store.folder if who == "agent" else HubServer(three.file(HUB)).folder
     with socket.create_server(("127.0.0.1", 0)) as taken, writing.lock_folder(folder):
         address = f'console = "127.0.0.1:{taken.getsockname()[1]}"\n'
         path = three.file(HUB).with_name("SECOND.toml")
@@ -516,9 +515,9 @@ def test_a_child_checks_it_within_its_limits(three: Standing, tmp_path: Path) ->
 
     def checked(memory: int) -> dict[str, Any]:
         place = tmp_path / str(memory)
-        return checks.wait_for_check(
-            checks.start_check(asked.path, three.file("clinic"), asked.said, place, ProcessLimits(memory, 300))
-        )
+        child = checks.start_check(asked.path, three.file("clinic"), asked.said, place, ProcessLimits(memory, 300))
+        until(lambda: child.poll() is not None, "the check ended")
+        return checks.read_check(place)
 
     found = checked(4 * 10**9)
     assert (found["refused"], found["people"], "new" in found["schema_news"]) == (None, 60, True)
@@ -649,17 +648,17 @@ class Working:
         thread = threading.Thread(target=found.run)
         thread.start()
         try:
-            until(lambda: found.office.status().connected)
+            until(lambda: found.store.status().connected)
             if begun:
-                self.study.write(found.office.folder / "studies" / self.study.id / "study", self.three.members())
-                found.office.receive(self.study)
-                found.office.record_assessment(self.study.id, {"refused": None}, "approved", "Ada")
-                assert found.office.start_attempt(self.study.id, 1, f"{self.study.id}.1", 3, timedelta(hours=1))
+                self.study.write(found.store.folder / "studies" / self.study.id / "study", self.three.members())
+                found.store.receive(self.study)
+                found.store.record_assessment(self.study.id, {"refused": None}, "approved", "Ada")
+                assert found.store.start_attempt(self.study.id, 1, f"{self.study.id}.1", 3, timedelta(hours=1))
             yield found
         finally:
             found.stop()
             self.hub.answers.set()
-            thread.join(60)
+            thread.join(180)
             assert not thread.is_alive()
 
 
@@ -667,7 +666,7 @@ class Working:
 def bank(three: Standing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Working:
     found = Working(three, tmp_path)
     for module in (agents, hub_sync):
-        monkeypatch.setattr(module, "Line", lambda *_: nullcontext(found.hub))
+        monkeypatch.setattr(module, "FederationClient", lambda *_: nullcontext(found.hub))
     return found
 
 
@@ -679,9 +678,9 @@ def test_a_withdrawal_is_acted_on_while_the_hub_keeps_us_waiting(bank: Working) 
         agent._attempts._children[study, 1] = child  # type: ignore[assignment]
         hub.say(UNKNOWN, "open")
         assert hub.asked.wait(60), "the agent asks for what it does not know"
-        agent.office.withdraw(study, "Ada", "enough")
+        agent.store.withdraw(study, "Ada", "enough")
         assert stopped.wait(60), "and ends what a person wants to end before the hub has answered"
-        until(lambda: agent.office.attempts(study)[0].state == "stopped")
+        until(lambda: agent.store.attempts(study)[0].state == "stopped")
         assert not hub.answers.is_set()
     assert [told.ended for told in hub.told] == ["stopped"], "the last words are said once the hub answers"
 
@@ -701,7 +700,7 @@ def test_an_agent_says_at_once_that_it_is_connected_and_loses_nothing_that_is_sa
         hub.studies = []
         until(lambda: agent._news.empty())
         hub.answers.set()
-        until(lambda: agent.office.known_ids([study]) and agent.office.entry(study).state == "cancelled")
+        until(lambda: agent.store.known_ids([study]) and agent.store.entry(study).state == "cancelled")
 
 
 def test_a_result_of_the_hubs_own_making_is_not_taken_and_one_that_a_party_signed_is(
@@ -711,12 +710,12 @@ def test_a_result_of_the_hubs_own_making_is_not_taken_and_one_that_a_party_signe
     hub, study = bank.hub, bank.study.id
     hub.files = {"model.json": b'{"forged": true}', "report.html": b"<h1>forged</h1>"}
     with bank.agent(begun=True) as agent:
-        agent.office.end_attempt(study, 1, "lost", None)
+        agent.store.end_attempt(study, 1, "lost", None)
         hub.say(study, "done", 1)
         until(lambda: hub.handed_out > 2)
-        place = agent.office.entry(study).folder / "result"
+        place = agent.store.entry(study).folder / "result"
         assert not place.exists()
-        assert agent.office.report(study) is None
+        assert agent.store.report(study) is None
         told = AttemptReport(study, 1, "shop", "finished", datetime.now(UTC), hashlib.sha256(b"{}").hexdigest())
         hub.finished = [told.pack(bank.three.identity("shop"))]
         before = hub.handed_out
@@ -738,4 +737,4 @@ def test_a_disk_that_cannot_be_written_for_a_while_ends_no_agent(
             bank.hub.say(bank.study.id, "open")
             until(lambda: "cannot go on now" in caplog.text and "nothing can be fetched or told now" in caplog.text)
             other.execute("ROLLBACK")
-        until(lambda: agent.office.known_ids([bank.study.id]))
+        until(lambda: agent.store.known_ids([bank.study.id]))

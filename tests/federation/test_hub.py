@@ -19,10 +19,11 @@ from colonnade.errors import ConnectError, FederationError, IdentityError, Stora
 from colonnade.federation.agent import Agent
 from colonnade.federation.attempt_result import FetchedResult
 from colonnade.federation.checks import examine_member
-from colonnade.federation.hub_client import EnrolmentClient, FederationClient
 from colonnade.federation.hub_protocol import (
     METHOD,
     SERVICE,
+    EnrolmentClient,
+    FederationClient,
     HubQuestion,
     NewsAnswer,
     ResultAnswer,
@@ -181,12 +182,12 @@ def test_a_proposal_with_a_stranger_is_taken_in_once_the_stranger_is_accepted(hu
         study = ana.tell(hub.proposal("bank", "shop"))["id"]
         agent._process_news({"studies": [told for told in bank.news(0, wait=0)["studies"] if told["id"] == study]})
         agent._errands._fetch()
-        assert agent.office.entries() == [], "nobody at the bank has accepted ana"
+        assert agent.store.entries() == [], "nobody at the bank has accepted ana"
         (offered,) = (each for each in find_new_members(agent.members, bank.members()) if each.name == "ana")
     accept_member(tmp_path / "FEDERATION.toml", offered)
     agent._reread()
     agent._errands._fetch()
-    assert [(entry.id, entry.state) for entry in agent.office.entries()] == [(study, "checking")]
+    assert [(entry.id, entry.state) for entry in agent.store.entries()] == [(study, "checking")]
 
 
 # --- invitations

@@ -27,7 +27,7 @@ from colonnade.disk import writing
 from colonnade.errors import FederationError, ProposalError, StudyError
 from colonnade.federation import monitoring
 from colonnade.federation.attempt_result import find_outcome
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.monitoring import AgentMetrics, HubMetrics
 from colonnade.federation.processes import ChildProcess, ProcessLimits, end_by_force, is_alive, wait_for_end
 from colonnade.memory import freeze_baseline, release_memory
@@ -323,14 +323,14 @@ def test_a_child_that_is_stopped_says_so_and_one_that_takes_too_long_is_ended(
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("how", ["None", "Forks()"])
+@pytest.mark.parametrize("how", ["None", "ForkServer()"])
 def test_a_child_ends_when_its_parent_is_killed(waiting: list[str], tmp_path: Path, how: str) -> None:
     script = f"""
 import time
 from pathlib import Path
-from colonnade.standing.children import Child
-from colonnade.study.forks import Forks
-child = Child.start({[*waiting, str(tmp_path)]!r}, Path({str(tmp_path)!r}), forks={how})
+from colonnade.federation.processes import ChildProcess
+from colonnade.study.fork_server import ForkServer
+child = ChildProcess.start({[*waiting, str(tmp_path)]!r}, Path({str(tmp_path)!r}), forks={how})
 time.sleep(600)
 """
     parent = subprocess.Popen([sys.executable, "-c", script])
@@ -451,7 +451,7 @@ def test_every_metric_of_the_page_has_a_sample_where_it_belongs(watched: Standin
     }
     assert {name: told["agent"][name] for name in expected} == expected
     assert (told["hub"]['colonnade_studies{state="open"}'], told["hub"]["colonnade_members_present"] >= 1) == (1, True)
-    watched.office("bank").decline(study, "eva", "not now")
+    watched.store("bank").decline(study, "eva", "not now")
     assert samples(watched, "bank")['colonnade_studies{state="waiting"}'] == 0
     watched.stop("bank")
     (check,) = spans(watched.log("bank"))
@@ -482,7 +482,7 @@ def test_a_study_whose_participants_connect_to_each_other_is_counted_and_traced(
     watched.wait_all(study, "waiting")
     watched.approve(study)
     watched.wait_all(study, "done")
-    record = watched.office("bank").attempts(study)[0].folder / "run.json"
+    record = watched.store("bank").attempts(study)[0].folder / "run.json"
     (relayed_by,) = watched.of(HUB).glob(f"hub/attempts/{study}/*/run.json")
     run, coordinator = (json.loads(path.read_text(encoding="utf-8")) for path in (record, relayed_by))
     assert {(way["way"], way["why"]) for peer, way in coordinator["links"].items() if peer != "clinic"} == {
@@ -543,12 +543,12 @@ def test_killed_in_the_middle_and_tried_again(tmp_path: Path) -> None:
                 assert len({attempt for _, attempt in holders}) == 1, "one result"
                 for name in PARTIES:
                     # What left is counted: an attempt whose first share was noted has an entry that stays.
-                    attempts = three.office(name).attempts(study)
+                    attempts = three.store(name).attempts(study)
                     noted = sum(three.happened(name, study, "first share", attempt.number) for attempt in attempts)
                     states = three.ledger(name)[before[name] :]
                     assert sum(state in ("sent", "committed") for state in states) >= noted, (name, states, noted)
                     assert states.count("committed") <= 1
-                    until(lambda name=name, study=study: three.office(name).report(study), f"{name} has a report")
+                    until(lambda name=name, study=study: three.store(name).report(study), f"{name} has a report")
                 if holders[0][1] == 2:
                     break
             else:
@@ -625,7 +625,7 @@ class InLanes:
 
     def runs_or_is_done(self, name: str, study: str) -> bool:
         """Whether a party's worker has done a lane; then each of its workers has had one."""
-        progress = self.three.office(name).progress(study)
+        progress = self.three.store(name).progress(study)
         in_a_lane = progress is not None and progress.phase == "lanes" and progress.done > 0
         return in_a_lane or self.three.state(name, study) == "done"
 
@@ -634,7 +634,7 @@ class InLanes:
         places = {HUB: self.three.of(HUB) / "hub" / "attempts" / study / str(attempt)}
         self.three.wait_all(study, "done")
         for name in PARTIES:
-            places[name] = self.three.office(name).attempts(study)[attempt - 1].folder
+            places[name] = self.three.store(name).attempts(study)[attempt - 1].folder
         until(lambda: all((place / "run.json").exists() for place in places.values()), "all have a record")
         learned = [json.loads((place / "model.json").read_text())["learned"] for place in places.values()]
         assert all(each["values"] == learned[0]["values"] for each in learned)
@@ -648,7 +648,7 @@ class InLanes:
     def paid(self, study: str, *states: str) -> None:
         """Wait until every ledger has these entries of a study: one an attempt."""
         for name in PARTIES:
-            book, digest = Ledger(self.three.of(name) / "ledger.sqlite"), self.three.office(name).entry(study).digest
+            book, digest = Ledger(self.three.of(name) / "ledger.sqlite"), self.three.store(name).entry(study).digest
             until(
                 lambda book=book, digest=digest: states == tuple(e.state for e in book.entries() if e.digest == digest),
                 f"{name} to have {states}",

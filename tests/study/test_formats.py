@@ -324,10 +324,10 @@ def test_files_of_hubs_and_agents_are_opened_again(tmp_path):
     assert sorted(shown) == ["declined", "done", "open"]
     proposal = Proposal.unpack(desk.signed_proposal(shown["open"], "ana"), members)
     assert (proposal.analyst, proposal.purpose) == ("ana", "to be open")
-    office = AgentStore(tmp_path)
-    (entry,) = office.entries()
+    store = AgentStore(tmp_path)
+    (entry,) = store.entries()
     assert (entry.state, entry.answer_by, entry.name) == ("approved", "eva", "survey")
-    assert ([(click.who, click.what) for click in office.audit.latest()], office.load_fact("seen")) == (
+    assert ([(click.who, click.what) for click in store.audit.latest()], store.load_fact("seen")) == (
         [("eva", "approved")],
         "7",
     )

@@ -20,7 +20,7 @@ from colonnade.cli.console_commands import whose
 from colonnade.console.server import access_control_of, read_address, sign_in_address
 from colonnade.errors import ConnectError
 from colonnade.federation.agent_store import AgentStore, ProposedStudy
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.proposal_writer import make_proposal, parse_deadline
 from colonnade.federation.statements import Proposal
@@ -73,7 +73,7 @@ class Standing:
     def config(self, party: str) -> PartyConfig:
         return PartyConfig.load(self.file(party))
 
-    def office(self, party: str) -> AgentStore:
+    def store(self, party: str) -> AgentStore:
         return AgentStore(self.of(party) / "agent")
 
     def ledger(self, party: str) -> list[str]:
@@ -149,7 +149,7 @@ class Standing:
 
     def approve(self, id: str) -> None:
         for party in PARTIES:
-            self.office(party).approve(id, "pat")
+            self.store(party).approve(id, "pat")
 
     def beyond_the_budget(self, party: str) -> str:
         """A study that this party's check refuses, since its caps are small for a moment; the id of its proposal."""
@@ -191,7 +191,7 @@ class Standing:
     # --- states
 
     def state(self, party: str, id: str) -> str | None:
-        return next((entry.state for entry in self.office(party).entries() if entry.id == id), None)
+        return next((entry.state for entry in self.store(party).entries() if entry.id == id), None)
 
     def wait(self, party: str, id: str, *states: str) -> ProposedStudy:
         def look() -> bool:
@@ -204,7 +204,7 @@ class Standing:
             said = {name: self.state(name, id) for name in PARTIES}
             logs = "\n".join(f"--- {name}\n{self.log(name)[-4000:]}" for name in (HUB, *PARTIES))
             raise AssertionError(f"{error}; now {said}\n{logs}") from None
-        return self.office(party).entry(id)
+        return self.store(party).entry(id)
 
     def wait_all(self, id: str, *states: str) -> dict[str, ProposedStudy]:
         """The same at every party."""
@@ -218,7 +218,7 @@ class Standing:
 
     def finished(self, id: str) -> list[tuple[str, int]]:
         """Who holds a result of its own, and of which attempt."""
-        attempts = [(name, attempt) for name in PARTIES for attempt in self.office(name).attempts(id)]
+        attempts = [(name, attempt) for name in PARTIES for attempt in self.store(name).attempts(id)]
         return [(name, attempt.number) for name, attempt in attempts if attempt.state == "finished"]
 
 

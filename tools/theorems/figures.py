@@ -577,7 +577,7 @@ PRINTED = (
     Printed("colonnade.console.privacy_explainer:CapForecast.after_text", "what would be spent", _LEDGER),
     Printed("colonnade.console.privacy_explainer:CapForecast.at_most_text", "a cap", ("caps", "rounding")),
     Printed("colonnade.console.party_pages:ledger_values", "totals of a ledger", _LEDGER),
-    Printed("colonnade.console.party_pages:ServedModel.of", "what a question costs", _STUDY),
+    Printed("colonnade.console.party_pages:describe_served", "what a question costs", _STUDY),
     Printed("colonnade.privacy.pictures:spending_chart", "the course of spending", _LEDGER),
     Printed("colonnade.console.hub:format_price", "results: an analyst's row", _STUDY),
     Printed("src/colonnade/console/templates/inbox.html", "who learns most", _STUDY),

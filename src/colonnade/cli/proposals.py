@@ -26,7 +26,7 @@ from colonnade.errors import FederationError, PolicyError, ProposalError, Storag
 from colonnade.federation import monitoring
 from colonnade.federation.agent import Agent
 from colonnade.federation.agent_store import AgentStore, ProposedStudy
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.processes import OUTPUT
 from colonnade.federation.proposal_writer import make_proposal, parse_deadline
@@ -72,10 +72,10 @@ def _serve(found: Agent, config: Path, json: bool) -> None:
         signal.signal(number, lambda *_: found.stop())
 
     scores, routes = _scores(found)
-    served = open_party_console(found.config, found.office, found.counts, routes, scores)
+    served = open_party_console(found.config, found.store, found.counts, routes, scores)
 
     def ready() -> None:
-        facts = {"agent": found.config.name, "hub": found.members.address, "folder": str(found.office.folder)}
+        facts = {"agent": found.config.name, "hub": found.members.address, "folder": str(found.store.folder)}
         emit(facts) if json else say(
             f"agent of {found.config.name}: waits for proposals from {found.members.address}; stop it with Ctrl-C\n"
             f"in another terminal: colonnade federation studies {config}"
@@ -105,7 +105,7 @@ def _scores(found: Agent) -> tuple[ScoresService | None, list[Any]]:
         from colonnade.federation.scores.web_api import routes
     except ModuleNotFoundError as error:
         raise StudyError(NEEDS_EXTRA) from error
-    folder, hub, scored = found.office.folder, found.members.address, found.metrics.scores.inc
+    folder, hub, scored = found.store.folder, found.members.address, found.metrics.scores.inc
     service = ScoresService(found.config, part.scores, folder, hub=hub, scored=scored)
     return service, routes(service)
 
@@ -143,9 +143,9 @@ def studies(
 ) -> None:
     """List proposed studies: state, who is waited for, cost."""
     if config is not None:
-        office = _office(config)
-        known = [_of_party(entry) for entry in office.entries()]
-        status = office.status()
+        store = _store(config)
+        known = [_of_party(entry) for entry in store.entries()]
+        status = store.status()
         head = f"connected to {status.hub}" if status.connected else f"not connected: {status.reason}"
         facts: dict[str, Any] = {"agent": asdict(status)}
     else:
@@ -165,8 +165,8 @@ def approve(
     json: Json = False,
 ) -> None:
     """Say yes to a proposed study, after reading what it costs."""
-    office = _office(config)
-    entry = office.entry(id)
+    store = _store(config)
+    entry = store.entry(id)
     found = entry.assessment or {}
     if not json:
         say(
@@ -181,7 +181,7 @@ def approve(
         if not ask_yes_or_no(f"Take part in {entry.name!r} ({entry.digest}) at this cost?"):
             raise PolicyError(f"study {entry.name!r} was not approved; it still waits [PO006]")
     who = _person()
-    _say_answer(office.approve(id, f"{who} at the command line"), office, who, "approve", json)
+    _say_answer(store.approve(id, f"{who} at the command line"), store, who, "approve", json)
 
 
 def decline(
@@ -191,8 +191,8 @@ def decline(
     json: Json = False,
 ) -> None:
     """Say no to a proposed study, and why."""
-    office, who = _office(config), _person()
-    _say_answer(office.decline(id, f"{who} at the command line", why), office, who, "decline", json, why)
+    store, who = _store(config), _person()
+    _say_answer(store.decline(id, f"{who} at the command line", why), store, who, "decline", json, why)
 
 
 def cancel(
@@ -205,8 +205,8 @@ def cancel(
     """Take back a yes, or one's own proposal; ends what runs."""
     config, digits = _where(where, federation)
     if config is not None:
-        office, who = _office(config), _person()
-        _say_answer(office.withdraw(digits, f"{who} at the command line", why), office, who, "cancel", json, why)
+        store, who = _store(config), _person()
+        _say_answer(store.withdraw(digits, f"{who} at the command line", why), store, who, "cancel", json, why)
         return
     members, identity = _analyst(federation, key)
     with FederationClient(members, identity) as line:
@@ -224,11 +224,11 @@ def follow_logs(
     json: Json = False,
 ) -> None:
     """Show what happens in a study, from this party's own record."""
-    office = _office(config)
+    store = _store(config)
     read: dict[Path, tuple[int, str]] = {}
     while True:
-        over = office.entry(id).over and not any(attempt.state == "running" for attempt in office.attempts(id))
-        for attempt in office.attempts(id):
+        over = store.entry(id).over and not any(attempt.state == "running" for attempt in store.attempts(id))
+        for attempt in store.attempts(id):
             new = [told for name in ("events.jsonl", OUTPUT) for told in _new_lines(attempt.folder / name, read)]
             for _, line in sorted(new, key=lambda told: told[0]):
                 emit({"attempt": attempt.number, **line}) if json else say(_line(attempt.number, line))
@@ -250,11 +250,11 @@ def result(
     """Fetch the result of a study that has ended well."""
     config, digits = _where(where, federation)
     if config is not None:
-        office = _office(config)
-        page = office.report(digits)
+        store = _store(config)
+        page = store.report(digits)
         if page is None:
             raise ProposalError(
-                f"study {office.entry(digits).name!r} is {office.entry(digits).state}: there is no result here [OF001]"
+                f"study {store.entry(digits).name!r} is {store.entry(digits).state}: there is no result here [OF001]"
             )
         emit({"folder": str(page.parent), "report": str(page)}) if json else say(f"the result is in {page.parent}")
         return
@@ -291,7 +291,7 @@ def result(
     )
 
 
-def _office(config: Path) -> AgentStore:
+def _store(config: Path) -> AgentStore:
     own = PartyConfig.load(config)
     folder = own.path.parent / own.agent_section.folder
     if not (folder / "agent.db").exists():
@@ -332,12 +332,12 @@ def _find_study(line: FederationClient, id: str) -> Mapping[str, Any]:
     return study
 
 
-def _say_answer(entry: ProposedStudy, office: AgentStore, who: str, what: str, json: bool, detail: str = "") -> None:
-    office.audit.add(who, _OPERATOR, what, entry.id, detail)
+def _say_answer(entry: ProposedStudy, store: AgentStore, who: str, what: str, json: bool, detail: str = "") -> None:
+    store.audit.add(who, _OPERATOR, what, entry.id, detail)
     if json:
         emit({"id": entry.id, "state": entry.state})
         return
-    waits = "" if office.status().pid else "; no agent runs, so nobody is told until one does"
+    waits = "" if store.status().pid else "; no agent runs, so nobody is told until one does"
     say(f"{entry.name!r} is {entry.state}{waits}")
 
 

@@ -20,7 +20,6 @@ from colonnade.federation.store_file import StoreFile
 from colonnade.randomness import new_key
 from colonnade.study.party_file import ConsoleRole
 
-ROLES: tuple[ConsoleRole, ...] = ("viewer", "approver")
 LINK_SECONDS = 600
 """A link that was not used is worth nothing after ten minutes."""
 SESSION_SECONDS = 12 * 3600

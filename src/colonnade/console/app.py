@@ -1,4 +1,4 @@
-"""The application: sign-in, the pages of whoever serves it, and events that tell pages that something has changed."""
+"""The application: signing in and out, the pages of whoever serves it, and events that tell of changes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,65 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from colonnade.console import layout, login
-from colonnade.console.access import AccessControl
-from colonnade.console.layout import refusal
-from colonnade.console.security_middleware import SecurityMiddleware
+from colonnade.console import layout
+from colonnade.console.access import SESSION_SECONDS, AccessControl
+from colonnade.console.layout import refusal, render
+from colonnade.console.security_middleware import LOGIN, SecurityMiddleware, form_fields
 from colonnade.errors import ColonnadeError
 from colonnade.federation.store_file import AuditLog
 
+_LATEST = 500
+
+
+def sign_in(request: Request) -> Response:
+    """The page of a sign-in link; what signs in is its button, so that looking ahead at the link uses nothing up."""
+    if request.method == "GET":
+        return render(
+            request,
+            "enter.html",
+            token=request.query_params.get("link", "")[:64],
+            next=_own_path(request.query_params.get("next", "/")),
+        )
+    access = request.app.state.access
+    fields = form_fields(request)
+    entered = access.sign_in(fields.get("link", ""), request.cookies.get(access.cookie))
+    if entered is None:
+        return refusal(
+            request, 403, "This link was used already, or is older than ten minutes; make a new one. [CO007]"
+        )
+    token, session = entered
+    request.app.state.view.audit.add(session.person, session.role, "signed in")
+    response = RedirectResponse(_own_path(fields.get("next", "/")), 303)
+    response.set_cookie(
+        access.cookie, token, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=access.secure
+    )
+    return response
+
+
+def sign_out(request: Request) -> Response:
+    """End the session."""
+    access, session = request.app.state.access, request.state.session
+    access.sign_out(session)
+    request.app.state.view.audit.add(session.person, session.role, "signed out")
+    response = RedirectResponse(LOGIN, 303)
+    response.delete_cookie(access.cookie, httponly=True, samesite="strict", secure=access.secure)
+    return response
+
+
+def show_audit_log(request: Request) -> Response:
+    """Who clicked what, the latest first."""
+    view = request.app.state.view
+    clicks = view.audit.latest(_LATEST, view.audit_reader(request.state.session.person))
+    return render(request, "log.html", clicks=clicks)
+
+
+def _own_path(text: str) -> str:
+    """A path of this console, whatever was asked for; "//host" would lead elsewhere."""
+    return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/"
+
 
 class ConsoleSource(Protocol):
-    """A party's desk or the hub's; pages ask more of it, the frame only this."""
+    """A party's view or the hub's; pages ask more of it, the frame only this."""
 
     audit: AuditLog
     """Who did what."""
@@ -53,10 +102,10 @@ _STILL = 5.0
 
 
 class ChangeDetector:
-    """The state of a desk as a short text, looked at once for all who listen."""
+    """The state of a view as a short text, looked at once for all who listen."""
 
-    def __init__(self, desk: ConsoleSource) -> None:
-        self._desk = desk
+    def __init__(self, view: ConsoleSource) -> None:
+        self._view = view
         self._looked = 0.0
         self._now = ""
         self._lock = asyncio.Lock()
@@ -67,7 +116,7 @@ class ChangeDetector:
         async with self._lock:
             at = asyncio.get_running_loop().time()
             if not self._now or at - self._looked >= POLL_SECONDS:
-                state = await run_in_threadpool(self._desk.state_text)
+                state = await run_in_threadpool(self._view.state_text)
                 self._now, self._looked = hashlib.sha256(state.encode("utf-8", "replace")).hexdigest()[:16], at
         return self._now
 
@@ -125,7 +174,7 @@ Pages = Sequence[tuple[str, str | None, Callable[[Request], Any]]]
 
 
 def make_app(
-    desk: ConsoleSource,
+    view: ConsoleSource,
     access: AccessControl,
     pages: Pages,
     beside: Iterable[BaseRoute] = (),
@@ -146,9 +195,9 @@ def make_app(
     app = Starlette(
         routes=[
             Route("/static/{name}", layout.static),
-            Route("/login", login.sign_in, methods=["GET", "POST"]),
-            Route("/logout", login.sign_out, methods=["POST"]),
-            Route("/audit-log", login.show_audit_log),
+            Route("/login", sign_in, methods=["GET", "POST"]),
+            Route("/logout", sign_out, methods=["POST"]),
+            Route("/audit-log", show_audit_log),
             Route("/events", stream_events),
             Route("/health", _health),
             Route("/metrics", counts),
@@ -157,17 +206,9 @@ def make_app(
         ],
         exception_handlers={HTTPException: _report_missing, ColonnadeError: _report_failure, Exception: _report_fault},
     )
-    app.state.desk, app.state.access, app.state.pulse = desk, access, ChangeDetector(desk)
+    app.state.view, app.state.access, app.state.pulse = view, access, ChangeDetector(view)
     app.state.menu = (*((path, title) for path, title, _ in pages if title), ("/audit-log", "Audit log"))
-    return SecurityMiddleware(app, access, _make_refusal(app))
-
-
-def _make_refusal(app: Starlette) -> Any:
-    def refuse(request: Request, status: int, sentence: str) -> Response:
-        request.scope["app"] = app
-        return layout.refusal(request, status, sentence)
-
-    return refuse
+    return SecurityMiddleware(app, access)
 
 
 async def _health(request: Request) -> Response:

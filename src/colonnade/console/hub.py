@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from colonnade.console.app import Pages
-from colonnade.console.layout import render
-from colonnade.console.report_frame import send_report_frame
+from colonnade.console.layout import render, send_report_frame
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, FederationError, StorageError, one_code
 from colonnade.federation.members import six_words
@@ -28,35 +27,24 @@ _LATEST = 1 << 62  # no serial number is as large
 _LARGEST_STATEMENT = 1 << 24
 
 
-@dataclass(frozen=True)
-class HubResult:
-    """What came of a study that is done."""
-
-    lines: tuple[str, ...]
-    """The result in a few lines."""
-    rows: tuple[Mapping[str, Any], ...]
-    """The rows of its privacy statement."""
-    report: Path | None
-
-
 @dataclass
 class HubView:
     """The hub's view of its federation. A person of a member's name sees what that member may; others see all."""
 
-    desk: ProposalStore
+    proposals: ProposalStore
     results: Path
     """The folder that holds a folder for each study that is done."""
     present: Callable[[], Collection[str]] = tuple
     """The members that are connected now."""
-    _known: dict[str, HubResult] = field(default_factory=dict)
+    _known: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.audit = AuditLog(self.desk.file)
+        self.audit = AuditLog(self.proposals.file)
 
     @property
     def name(self) -> str:
         """The federation's name."""
-        return f"{self.desk.members.name} · hub"
+        return f"{self.proposals.members.name} · hub"
 
     def status_line(self, person: str) -> tuple[bool, str]:
         """How many of the studies that this person may see run and wait."""
@@ -66,14 +54,14 @@ class HubView:
 
     def state_text(self) -> str:
         """The serial number of the last change, and who is here."""
-        return f"{self.desk.news(COORDINATOR, _LATEST)['serial']} {sorted(self.present())}"
+        return f"{self.proposals.news(COORDINATOR, _LATEST)['serial']} {sorted(self.present())}"
 
     def studies(self, person: str | None) -> list[dict[str, Any]]:
         """All proposals that this person may see, the newest first."""
         found: list[dict[str, Any]] = []
         since = 0
         while True:
-            news = self.desk.news(self._sees_as(person), since)
+            news = self.proposals.news(self._sees_as(person), since)
             found += news["studies"]
             if news["serial"] == since or not news["studies"]:
                 return sorted(found, key=lambda study: (study["made"], study["id"]), reverse=True)
@@ -81,9 +69,9 @@ class HubView:
 
     def study(self, id: str, person: str | None) -> dict[str, Any]:
         """One of them."""
-        return self.desk.study(id, self._sees_as(person))
+        return self.proposals.study(id, self._sees_as(person))
 
-    def result(self, id: str, person: str | None) -> HubResult:
+    def result(self, id: str, person: str | None) -> dict[str, Any]:
         """The result of a study that this person may see; the report, as over a line, only for those who may read it.
 
         Its sizes and seconds tell the number of rows: it is for the parties of the study and the hub's own people.
@@ -96,7 +84,7 @@ class HubView:
         if id not in self._known:
             self._known[id] = _read_result(self.results / id)
         found = self._known[id]
-        return found if self._sees_as(person) in (COORDINATOR, *study["parties"]) else replace(found, report=None)
+        return found if self._sees_as(person) in (COORDINATOR, *study["parties"]) else found | {"report": None}
 
     def audit_reader(self, person: str) -> str | None:
         """A person of a member's name reads her own lines."""
@@ -104,11 +92,14 @@ class HubView:
 
     def _sees_as(self, person: str | None) -> str:
         """The member as which a person is shown things: her own member's, or the hub."""
-        return person if person is not None and person in self.desk.members.roles else COORDINATOR
+        return person if person is not None and person in self.proposals.members.roles else COORDINATOR
 
 
-def _read_result(folder: Path) -> HubResult:
-    """The result in this folder; what is missing or damaged is said in its place."""
+def _read_result(folder: Path) -> dict[str, Any]:
+    """The result in this folder in a few lines, the rows of its privacy statement, and where its report lies.
+
+    What is missing or damaged is said in its place.
+    """
     try:
         lines = tuple(Estimator.load(folder / "model.json").summary())
     except ColonnadeError as error:
@@ -118,7 +109,7 @@ def _read_result(folder: Path) -> HubResult:
     except (reading.UnreadableFile, KeyError, TypeError):
         rows = ()
     report = folder / "report.html"
-    return HubResult(lines, rows, report if report.is_file() else None)
+    return {"lines": lines, "rows": rows, "report": report if report.is_file() else None}
 
 
 MAX_RESULTS = 4
@@ -127,29 +118,29 @@ MAX_RESULTS = 4
 
 def show_proposals(request: Request) -> Response:
     """The list."""
-    return render(request, "hub/proposals.html", studies=request.app.state.desk.studies(request.state.session.person))
+    return render(request, "hub/proposals.html", studies=request.app.state.view.studies(request.state.session.person))
 
 
 def show_proposal(request: Request) -> Response:
     """One proposal, with its result if it is done."""
-    desk, person = request.app.state.desk, request.state.session.person
-    study = desk.study(request.path_params["id"], person)
-    result = desk.result(study["id"], person) if study["state"] == "done" else None
+    view, person = request.app.state.view, request.state.session.person
+    study = view.study(request.path_params["id"], person)
+    result = view.result(study["id"], person) if study["state"] == "done" else None
     return render(request, "hub/proposal.html", study=study, result=result)
 
 
 def send_report(request: Request) -> Response:
     """Its report, as the content of a frame."""
-    result = request.app.state.desk.result(request.path_params["id"], request.state.session.person)
-    if result.report is None:
+    result = request.app.state.view.result(request.path_params["id"], request.state.session.person)
+    if result["report"] is None:
         raise StorageError("this study has no report here [SO017]")
-    return send_report_frame(result.report)
+    return send_report_frame(result["report"])
 
 
 def show_results(request: Request) -> Response:
     """The studies that are done, and those that were chosen beside each other."""
-    desk, person = request.app.state.desk, request.state.session.person
-    done = [study for study in desk.studies(person) if study["state"] == "done"]
+    view, person = request.app.state.view, request.state.session.person
+    done = [study for study in view.studies(person) if study["state"] == "done"]
     chosen = request.query_params.getlist("id")[:MAX_RESULTS]
     names = Counter(study["name"] for study in done)
     picked = [
@@ -157,9 +148,9 @@ def show_results(request: Request) -> Response:
         for study in done
         if study["id"] in chosen
     ]
-    beside = [(study, desk.result(study["id"], person)) for study in picked]
-    observers = list(dict.fromkeys(row["observer"] for _, result in beside for row in result.rows))
-    prices = [(who, [format_price(result.rows, who) for _, result in beside]) for who in observers]
+    beside = [(study, view.result(study["id"], person)) for study in picked]
+    observers = list(dict.fromkeys(row["observer"] for _, result in beside for row in result["rows"]))
+    prices = [(who, [format_price(result["rows"], who) for _, result in beside]) for who in observers]
     return render(request, "hub/results.html", done=done, chosen=chosen, beside=beside, prices=prices, most=MAX_RESULTS)
 
 
@@ -175,8 +166,8 @@ def format_price(rows: Any, observer: str) -> str:
 
 def show_members(request: Request) -> Response:
     """All members."""
-    desk = request.app.state.desk
-    members, here = desk.desk.members, set(desk.present())
+    view = request.app.state.view
+    members, here = view.proposals.members, set(view.present())
     rows = [
         {"name": name, "role": role, "pin": (pin := members.pins[name]), "words": six_words(pin), "here": name in here}
         for name, role in members.roles.items()

@@ -1,10 +1,11 @@
-"""How pages are put together: templates that escape everything, one style sheet, one small script."""
+"""How pages are put together: templates that escape everything, one style sheet, one script, and framed reports."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files as resources
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,7 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from colonnade.disk import reading
 from colonnade.drawing.markup import Html
+from colonnade.errors import StorageError
 from colonnade.report.document import style
 from colonnade.sanitize import sanitize
 
@@ -28,7 +31,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
     """A page from its template; every value in it is escaped, and what cannot be seen is replaced by a sign."""
     app, session = request.app.state, request.state.session
     frame = {
-        "desk": app.desk,
+        "view": app.view,
         "menu": app.menu if session else (),
         "session": session,
         "path": request.url.path,
@@ -97,3 +100,21 @@ async def static(request: Request) -> Response:
         case "live.js":
             return Response(script(), media_type="text/javascript")
     raise HTTPException(404)
+
+
+FRAME_POLICY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'"
+)
+"""A report brings its own style and pictures; even one that was tampered with has no script, no form and no origin."""
+_LARGEST = 1 << 26
+
+
+def send_report_frame(path: Path) -> HTMLResponse:
+    """A report as the content of a frame; only the console itself may frame it."""
+    try:
+        content = reading.read_bytes(path, _LARGEST)
+    except reading.UnreadableFile as error:
+        raise StorageError(f"the report {path.name} cannot be shown: {error} [SO018]") from None
+    headers = {"content-security-policy": FRAME_POLICY, "x-frame-options": "SAMEORIGIN"}
+    return HTMLResponse(content, headers=headers)

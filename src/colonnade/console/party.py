@@ -10,13 +10,12 @@ import time
 from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotYet
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from colonnade.console import survey_child
-from colonnade.console.privacy_explainer import CapForecast, StudyPrices, log_odds_rises
+from colonnade.console.privacy_explainer import CapForecast, StudyPrices
 from colonnade.console.survey_child import MEMORY, SECONDS
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, DataError, FederationError, ProposalError, one_code
@@ -26,8 +25,8 @@ from colonnade.federation.checks import examine_member
 from colonnade.federation.members import FederationMembers, MemberIdentity
 from colonnade.federation.processes import OUTPUT, file_stamp
 from colonnade.federation.scores.service import ScoresService
-from colonnade.federation.statements import STUDY_FILE
-from colonnade.privacy import Ledger
+from colonnade.privacy import Ledger, Statement
+from colonnade.privacy.statement import log_odds_by_row
 from colonnade.study.doctor import DoctorCheck, examine
 from colonnade.study.party_config import PartyConfig
 from colonnade.study.record import read_facts
@@ -37,34 +36,6 @@ from colonnade.tables.sources.databases import data_to_plain
 
 _MAX_KEPT = 8
 _SHOWN_SECONDS = 600.0
-SurveyKey = tuple[str, Hashable]
-
-
-@dataclass
-class SurveyCache:
-    """Surveys that were made or are being made; one at a time."""
-
-    _known: dict[SurveyKey, Future[TableProfile]] = field(default_factory=dict)
-    _hand: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "survey"))
-
-    def ask(self, config: PartyConfig, schema_file: Path, wait: float) -> TableProfile | None:
-        """The survey of the party's file under a schema; ``None`` while it takes longer than ``wait`` seconds."""
-        try:
-            digest = Schema.load(schema_file, drafts=True).digest
-            state = config.source().state()
-        except OSError as error:
-            raise DataError(f"{schema_file}: the file cannot be read: {error.strerror} [DA047]") from None
-        # A database does not say whether its rows are others now; what it answered is shown for a while.
-        key = (digest, time.monotonic() // _SHOWN_SECONDS if state is None else state)
-        made = self._known.get(key)
-        if made is None or (made.done() and made.exception() is not None):
-            made = self._known[key] = self._hand.submit(survey_in_child, config, schema_file)
-            for old in [*self._known][:-_MAX_KEPT]:
-                del self._known[old]
-        try:
-            return made.result(wait)
-        except NotYet:
-            return None
 
 
 def survey_in_child(config: PartyConfig, schema_file: Path) -> TableProfile:
@@ -97,11 +68,12 @@ ENDED: tuple[State, ...] = ("done", "failed", "declined", "refused", "expired", 
 class PartyView:
     """A party's own view of its federation; everything here stays on this machine."""
 
-    def __init__(self, config: PartyConfig, office: AgentStore, scores: ScoresService | None = None) -> None:
-        self.office, self.audit, self.scores = office, office.audit, scores
+    def __init__(self, config: PartyConfig, store: AgentStore, scores: ScoresService | None = None) -> None:
+        self.store, self.audit, self.scores = store, store.audit, scores
         self._config, self._read = config, file_stamp(config.path)
         self._odds: dict[str, Mapping[str, float | None]] = {}
-        self._surveys = SurveyCache()
+        self._surveys: dict[tuple[str, Hashable], Future[TableProfile]] = {}
+        self._pool = ThreadPoolExecutor(1, "survey")
 
     @property
     def config(self) -> PartyConfig:
@@ -119,7 +91,7 @@ class PartyView:
 
     def status_line(self, person: str) -> tuple[bool, str]:
         """Whether the agent runs and reaches the hub; everybody is told the same."""
-        status = self.office.status()
+        status = self.store.status()
         if status.pid is None:
             start = f"colonnade federation agent {self.config.path.name}"
             return False, f"No agent runs here, so nothing is answered or run: start it with {start}. [CO022]"
@@ -132,10 +104,10 @@ class PartyView:
         return True, f"Connected to {status.hub}.{news}"
 
     def state_text(self) -> str:
-        """What has changed when this has: the office's file, the ledger, and what runs."""
-        paths = [self.office.file.path, Path(f"{self.office.file.path}-wal"), self.config.ledger]
-        for entry in self.office.entries(("running",)):
-            paths += [attempt.folder / OUTPUT for attempt in self.office.attempts(entry.id)[-1:]]
+        """What has changed when this has: the store's file, the ledger, and what runs."""
+        paths = [self.store.file.path, Path(f"{self.store.file.path}-wal"), self.config.ledger]
+        for entry in self.store.entries(("running",)):
+            paths += [attempt.folder / OUTPUT for attempt in self.store.attempts(entry.id)[-1:]]
         return " ".join(str(file_stamp(path)) for path in paths)
 
     def audit_reader(self, person: str) -> str | None:
@@ -144,7 +116,7 @@ class PartyView:
 
     def entry(self, id: str) -> ProposedStudy:
         """One study, by its whole id."""
-        found = self.office.entry(id)
+        found = self.store.entry(id)
         if found.id != id:
             raise ProposalError("there is no study of this id here [OF003]")
         return found
@@ -157,7 +129,7 @@ class PartyView:
             return None
         odds = assessment.get("odds") or self._odds.get(entry.id)
         if odds is None:
-            odds = self._odds[entry.id] = log_odds_rises(statement)
+            odds = self._odds[entry.id] = log_odds_by_row(Statement.from_dict(statement))
         return StudyPrices.of(statement, odds, self.name)
 
     def caps(self, entry: ProposedStudy) -> list[CapForecast]:
@@ -177,7 +149,7 @@ class PartyView:
 
     def schemas(self) -> Iterator[tuple[ProposedStudy, Path]]:
         """Studies that bring a schema for this party, the newest first, and where each lies."""
-        for entry in self.office.entries():
+        for entry in self.store.entries():
             path = self._schema(entry)
             if path is not None:
                 yield entry, path
@@ -185,7 +157,7 @@ class PartyView:
     def _schema(self, entry: ProposedStudy) -> Path | None:
         """The schema that a study has for this party, read from its file without planning the study."""
         try:
-            file = study_file(entry)
+            file = entry.study_file
             said = reading.read_toml(file)
             path = (file.parent / said["parties"][self.name]["schema"]).resolve()
             inside = path.is_relative_to(file.parent.resolve())
@@ -194,14 +166,30 @@ class PartyView:
         return path if inside and path.is_file() else None
 
     def survey(self, schema_file: Path, wait: float = 8.0) -> TableProfile | None:
-        """The table under a schema; ``None`` while it is still being read."""
-        return self._surveys.ask(self.config, schema_file, wait)
+        """The table under a schema; ``None`` while it takes longer than ``wait`` seconds. One is made at a time."""
+        config = self.config
+        try:
+            digest = Schema.load(schema_file, drafts=True).digest
+            state = config.source().state()
+        except OSError as error:
+            raise DataError(f"{schema_file}: the file cannot be read: {error.strerror} [DA047]") from None
+        # A database does not say whether its rows are others now; what it answered is shown for a while.
+        key = (digest, time.monotonic() // _SHOWN_SECONDS if state is None else state)
+        made = self._surveys.get(key)
+        if made is None or (made.done() and made.exception() is not None):
+            made = self._surveys[key] = self._pool.submit(survey_in_child, config, schema_file)
+            for old in [*self._surveys][:-_MAX_KEPT]:
+                del self._surveys[old]
+        try:
+            return made.result(wait)
+        except NotYet:
+            return None
 
     def checks(self, entry: ProposedStudy | None) -> list[DoctorCheck]:
         """What `colonnade doctor` says of a study, or of this party alone."""
         if entry is None:
             return list(examine_member(self.config.path))
-        return list(examine(study_file(entry), self.config.path))
+        return list(examine(entry.study_file, self.config.path))
 
     @property
     def federation(self) -> Path | None:
@@ -212,7 +200,7 @@ class PartyView:
     def newcomers(self) -> list[MemberIdentity]:
         """Members whom the hub names and nobody here has accepted."""
         ours = self.members()
-        return [] if ours is None else newcomers.load_new_members(self.office.folder, ours)
+        return [] if ours is None else newcomers.load_new_members(self.store.folder, ours)
 
     def accept(self, name: str, pin: str) -> None:
         """Pin a newcomer whose words a person has compared; an error if it is not the one that was shown."""
@@ -224,11 +212,6 @@ class PartyView:
     def members(self) -> FederationMembers | None:
         """The members whom this party knows; ``None`` where it is in no federation."""
         return None if self.federation is None else FederationMembers.load(self.federation)
-
-
-def study_file(entry: ProposedStudy) -> Path:
-    """The study as it was proposed, with its schemas beside it."""
-    return entry.folder / "study" / STUDY_FILE
 
 
 def format_time_left(deadline: str, now: datetime | None = None) -> str:

@@ -14,9 +14,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from colonnade.console import charts
+from colonnade.drawing.canvas import figure
+from colonnade.drawing.charts import Axis, Curve, LineChart
 from colonnade.privacy.observers import COORDINATOR, OTHERS, Adjacency, Observer
-from colonnade.privacy.statement import LargestEpsilon, Statement, StatementRow, log_odds_by_row, parse_row, row_name
+from colonnade.privacy.statement import PRIORS, LargestEpsilon, StatementRow, parse_row, posterior, row_name
 from colonnade.report import wording
 from colonnade.sanitize import sanitize
 
@@ -132,7 +133,11 @@ class StudyPrices:
     @property
     def pools(self) -> tuple[str, ...]:
         """Against whom nothing is promised, this party not among them, for a list."""
-        return tuple(_join_observer_names(price.row) for price in self.unprotected)
+        return tuple(
+            wording.join_names(list(map(sanitize, (names := price.row.observer.names))))
+            + " together" * (len(names) > 1)
+            for price in self.unprotected
+        )
 
     @property
     def picture(self) -> Markup | None:
@@ -140,12 +145,7 @@ class StudyPrices:
         exposed = self.exposed
         if exposed is None or exposed.rise is None or math.isinf(exposed.rise):
             return None
-        return charts.draw_beliefs(exposed.rise, exposed.who)
-
-
-def log_odds_rises(statement: Mapping[str, Any]) -> dict[str, float | None]:
-    """By how much log-odds rise at most, for each row of a statement that was written down; ``None`` is no limit."""
-    return log_odds_by_row(Statement.from_dict(statement))
+        return draw_beliefs(exposed.rise, exposed.who)
 
 
 def applicable_row(analyst: str, is_party: bool) -> str:
@@ -188,7 +188,7 @@ class CapForecast:
     @property
     def percent(self) -> int:
         """How much of the cap would be spent."""
-        return charts.share(self.after, self.cap)
+        return share(self.after, self.cap)
 
     @property
     def spent_text(self) -> str:
@@ -208,16 +208,13 @@ class CapForecast:
     @property
     def left_text(self) -> str:
         """What is left after the study, rounded down."""
-        return _format_rest(self.cap, self.after)
+        return (
+            f"{math.floor(max(0.0, self.cap - self.after) * 1e4) / 1e4:.4f}" if math.isfinite(self.after) else "nothing"
+        )
 
 
 def _cap_observer(who: str) -> str:
     return "all others together" if who == OTHERS else who
-
-
-def _format_rest(limit: float, after: float) -> str:
-    """What is left, rounded down."""
-    return f"{math.floor(max(0.0, limit - after) * 1e4) / 1e4:.4f}" if math.isfinite(after) else "nothing"
 
 
 def _figure(value: object) -> float:
@@ -227,11 +224,6 @@ def _figure(value: object) -> float:
 
 def _observer_price(row: StatementRow, odds: Mapping[str, float], own: str) -> ObserverPrice:
     return ObserverPrice(row, describe_observer(row), odds.get(row_name(row)), own in row.observer.names)
-
-
-def _join_observer_names(row: StatementRow) -> str:
-    """Who pools what they see, for a list."""
-    return f"{wording.join_names(list(map(sanitize, row.observer.names)))}{' together' * (len(row.observer.names) > 1)}"
 
 
 def describe_observer(row: StatementRow) -> str:
@@ -246,3 +238,31 @@ def describe_observer(row: StatementRow) -> str:
     said = [f"the {name}" if name == COORDINATOR else sanitize(name) for name in names]
     together = f"{wording.join_names(said)}, if they pool what they see" if len(said) > 1 else said[0]
     return f"{together} (and {row.others} alike)" if row.others else together
+
+
+def draw_beliefs(rise: float, who: str) -> Markup:
+    """The belief that somebody may have afterwards, for every belief beforehand."""
+    told = "; ".join(f"{wording.percent(p, 0)} before, at most {_up(posterior(p, rise))} after" for p in PRIORS)
+    places = [k / 200 for k in range(201)]
+    before = Axis("how likely it seemed before", text="{:.0%}".format, ends=(0.0, 1.0))
+    after = Axis(f"how likely it may seem afterwards to {who}, at most", text="{:.0%}".format, ends=(0.0, 1.0))
+    chart = LineChart(
+        [Curve("at most", [(p, posterior(p, rise)) for p in places])],
+        before,
+        after,
+        diagonal="nothing learned",
+        square=True,
+        title="Beliefs before and after",
+        description=f"For {who}: {told}.",
+    )
+    return Markup(figure("surer", chart, f"In words: {told}."))  # noqa: S704 - made of escaped parts
+
+
+def share(part: float, whole: float) -> int:
+    """Percent of a bar that is full, for a ``progress`` or ``meter`` element."""
+    return 100 if not math.isfinite(part) or part >= whole else max(0, round(100 * part / whole))
+
+
+def _up(belief: float) -> str:
+    """A belief in percent, rounded up."""
+    return f"{math.ceil(belief * 1000 - 1e-9) / 10:g} %"

@@ -21,6 +21,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from colonnade.console.access import AccessControl, ConsoleSession
+from colonnade.console.layout import refusal
 from colonnade.federation.http_server import read_body
 
 POLICY = (
@@ -52,7 +53,6 @@ UNPROTECTED = ("/health", "/metrics")
 """Paths that tell no more than that the process runs, and what it counts."""
 _LOG = logging.getLogger(__name__)
 _SAFE = ("GET", "HEAD")
-Render = Callable[[Request, int, str], Response]
 
 
 @dataclass
@@ -61,10 +61,6 @@ class SecurityMiddleware:
 
     app: ASGIApp
     access: AccessControl
-    refuse: Render
-    """How a refusal is shown: its status and one sentence."""
-    open: tuple[str, ...] = UNPROTECTED
-    """Paths that need no session."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -77,6 +73,7 @@ class SecurityMiddleware:
         dressed = _with_headers(send)
         request = Request(scope, receive)
         scope.setdefault("state", {})["session"] = None
+        scope["app"] = self.app  # pages that refuse are put together as all others are
         try:
             refused = await self._refused(request)
         except Exception as error:
@@ -103,7 +100,7 @@ class SecurityMiddleware:
             return PlainTextResponse("Only a page of this console may send this. [CO011]\n", 403)
         if api:
             return self._refused_question(headers)
-        if path.startswith(STATIC) or path in self.open:
+        if path.startswith(STATIC) or path in UNPROTECTED:
             return None
         session = await asyncio.to_thread(self._who, request)
         request.state.session = session
@@ -118,21 +115,17 @@ class SecurityMiddleware:
     async def _refused_form(self, request: Request, session: ConsoleSession | None) -> Response | None:
         body = await read_body(request, LARGEST_FORM)
         if body is None:
-            return self.refuse(request, 413, "What was sent is too long, or came too slowly. [CO012]")
+            return refusal(request, 413, "What was sent is too long, or came too slowly. [CO012]")
         form = _form(body)
         request.state.form, request.state.replay = form, _replay(body)
         if request.url.path == LOGIN:  # the token of the link is what it shows
             return None
         if session is None:
-            return self.refuse(request, 401, "You are not signed in any more; open a new sign-in link. [CO013]")
+            return refusal(request, 401, "You are not signed in any more; open a new sign-in link. [CO013]")
         if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
-            return self.refuse(
-                request, 403, "This form was not made for you; open the page again and repeat it. [CO014]"
-            )
+            return refusal(request, 403, "This form was not made for you; open the page again and repeat it. [CO014]")
         if not session.may_decide and request.url.path != LOGOUT:
-            return self.refuse(
-                request, 403, "You may look, but not decide; this needs the role of an approver. [CO015]"
-            )
+            return refusal(request, 403, "You may look, but not decide; this needs the role of an approver. [CO015]")
         return None
 
     def _who(self, request: Request) -> ConsoleSession | None:

@@ -133,7 +133,7 @@ class ConsoleServer(HttpServer):
 
 
 def serve_console(
-    desk: ConsoleSource,
+    view: ConsoleSource,
     folder: Path,
     part: ConsoleSection,
     people: Callable[[], Mapping[str, ConsoleRole]],
@@ -154,8 +154,8 @@ def serve_console(
             "file's console [CN005]"
         ) from None
     port = listening.getsockname()[1]
-    url = address_of(part, port)
-    app = make_app(desk, access_control_of(folder, part, people, port), pages, beside, metrics)
+    url = f"https://{part.hosts[0]}" if part.tls else f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    app = make_app(view, access_control_of(folder, part, people, port), pages, beside, metrics)
     served = ConsoleServer(app, listening, url, folder)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared
     writing.write_files({folder / _ADDRESS: f"{url} {host} {port}".encode()})
@@ -178,14 +178,6 @@ def access_control_of(
     """Who may come in to the console at this port."""
     header = TrustedHeader(part.trust_header, part.sources) if part.trust_header else None
     return AccessControl(folder, part.names(port), people, header, secure=part.tls, label=str(port))
-
-
-def address_of(part: ConsoleSection, port: int) -> str:
-    """What a person types to reach the console."""
-    if part.tls:
-        return f"https://{part.hosts[0]}"
-    host = part.address[0]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def sign_in_address(url: str, token: str) -> str:

@@ -1,9 +1,9 @@
 """A party's agent: it stays connected to the hub, has proposals checked, asks people or the policy, and runs studies.
 
-One thread listens for news, one runs errands to the hub, and the main one does everything else, a little at a time: it
-never waits for the hub. All that must not be forgotten is in the office, so the agent may be killed at any moment. It
-trusts the hub with nothing but the carrying of messages: proposals, answers and outcomes are signed, and it runs only
-what its own person or policy has approved, by digest.
+One thread listens for news, one fetches from the hub and tells it what it does not know, and the main one does
+everything else, a little at a time: it never waits for the hub. All that must not be forgotten is in the store, so the
+agent may be killed at any moment. It trusts the hub with nothing but the carrying of messages: proposals, answers and
+outcomes are signed, and it runs only what its own person or policy has approved, by digest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 import os
 import queue
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,12 +23,10 @@ from colonnade.errors import ColonnadeError, FederationError, ProposalError, Sto
 from colonnade.federation import agent_store, checks, monitoring
 from colonnade.federation.agent_store import FINAL, AgentStore, ProposedStudy
 from colonnade.federation.attempts import AttemptRunner
-from colonnade.federation.hub_client import FederationClient
-from colonnade.federation.hub_sync import HubSync, MembersOffered, ProposalReceived, ResultFetched, SyncEvent
-from colonnade.federation.members import FederationMembers
+from colonnade.federation.hub_protocol import FederationClient
+from colonnade.federation.hub_sync import HubSync, SyncEvent
 from colonnade.federation.monitoring import AgentMetrics, log_event
 from colonnade.federation.processes import ChildProcess, ProcessLimits, StandingProcess
-from colonnade.federation.statements import STUDY_FILE
 from colonnade.federation.store_file import timestamp_now
 from colonnade.memory import release_memory
 from colonnade.study.connect import load_identity
@@ -67,23 +64,22 @@ class Agent(StandingProcess):
         if self.config.name not in self.members.parties:
             raise FederationError(f"{self.config.name} is no party of the federation in {self._federation} [FE018]")
         self._identity = load_identity(self.config.key, self.config.name, self.members.certificates)
-        self.office = AgentStore(self.folder)
+        self.store = AgentStore(self.folder)
         self._forks = ForkServer()
-        self._attempts = AttemptRunner(self.office, party_file, self.metrics, self._forks)
+        self._attempts = AttemptRunner(self.store, party_file, self.metrics, self._forks)
         self._checks: dict[str, ChildProcess] = {}
         self._failed: Counter[str] = Counter()  # checks that came to no verdict, by study
         self._news: queue.Queue[Mapping[str, Any] | ColonnadeError | SyncEvent] = queue.Queue(_NEWS_AHEAD)
-        self._errands = HubSync(self.office, self._identity, lambda: self.members, lambda: self.config, self._enqueue)
+        self._sync = HubSync(self.store, self._identity, lambda: self.members, lambda: self.config, self._enqueue)
         self._ahead: dict[str, Mapping[str, Any]] = {}  # what the hub says of studies that we do not have, or not yet
         self._running: dict[str, tuple[int, str]] = {}  # what the hub says that runs: attempt and room
-        self._quiet: dict[str, float] = {}  # until when something is not tried again
         self._pending: frozenset[str] = frozenset()
         self._since = timestamp_now()
 
     def counts(self) -> tuple[bytes, str]:
-        """What ``/metrics`` says, with studies and what is left of caps as the office and the ledger have them now."""
+        """What ``/metrics`` says, with studies and what is left of caps as the store and the ledger have them now."""
         with self._counting:
-            self.metrics.count_studies(self.office.count())
+            self.metrics.count_studies(self.store.file.count_by_state("studies"))
             with suppress(ColonnadeError):  # a party file or a ledger that cannot be read: the figures stay
                 self.metrics.show_left(PartyConfig.load(self._party_file).remaining())
             return self.metrics.page()
@@ -95,7 +91,7 @@ class Agent(StandingProcess):
         self._attempts.recover()
         listener = threading.Thread(target=self._listen, name="news", daemon=True)
         listener.start()
-        self._errands.start()
+        self._sync.start()
         if ready is not None:
             ready()
         try:
@@ -110,8 +106,8 @@ class Agent(StandingProcess):
             for child in self._checks.values():
                 child.stop()
             self._forks.close()
-            self._errands.finish()
-            self.office.save_fact("status", "{}")
+            self._sync.finish()
+            self.store.save_fact("status", "{}")
 
     def _run_once(self) -> None:
         """Do what is to be done now, and wait a moment."""
@@ -119,16 +115,16 @@ class Agent(StandingProcess):
             said = self._news.get(timeout=_TICK_SECONDS)
             if isinstance(said, ColonnadeError):
                 self._set_connected(False, str(said))
-            elif isinstance(said, MembersOffered):
-                self._note_new_members(said.names)
-            elif isinstance(said, ResultFetched):
-                self._attempts.write_report(said.study, self.office.entry(said.study).folder / "result")
-            elif isinstance(said, ProposalReceived):
-                self._process_news({"studies": [told] if (told := self._ahead.get(said.study)) else []})
-            else:
+            elif not isinstance(said, SyncEvent):
                 self._set_connected(True, None)
                 self._process_news(said)
-        self._errands.raise_failure()
+            elif said.what == "members":
+                self._note_new_members(said.names)
+            elif said.what == "result":
+                self._attempts.write_report(said.study, self.store.entry(said.study).folder / "result")
+            elif (told := self._ahead.get(said.study)) is not None:
+                self._process_news({"studies": [told]})
+        self._sync.raise_failure()
         self._reread()
         self._expire()
         self._check()
@@ -136,18 +132,18 @@ class Agent(StandingProcess):
             release_memory()
         self._end_what_is_over()
         self._start_attempts()
-        if self._due("members") and self.office.status().connected:
+        if self._due("members") and self.store.status().connected:
             self._later("members", _MEMBERS_SECONDS)
-            self._errands.request(("members", ""))
+            self._sync.request(("members", ""))
 
     def _expire(self) -> None:
         if self._due("expire"):
             self._later("expire", 1.0)
-            for name in self.office.expire(timedelta(hours=self.config.agent_section.hours)):
+            for name in self.store.expire(timedelta(hours=self.config.agent_section.hours)):
                 log_event(log, logging.INFO, "the time of a proposal is over", study=name)
         if self._due("prune"):
             self._later("prune", _PRUNE_SECONDS)
-            if gone := agent_store.prune(self.office, timedelta(days=self.config.agent_section.keep_days)):
+            if gone := agent_store.prune(self.store, timedelta(days=self.config.agent_section.keep_days)):
                 log_event(log, logging.INFO, "files of studies that ended without a result are gone", studies=gone)
             remove_stale_dirs(
                 self.config.spool
@@ -181,25 +177,25 @@ class Agent(StandingProcess):
                 return
 
     def _process_news(self, said: Mapping[str, Any]) -> None:
-        known = self.office.known_ids(told["id"] for told in said["studies"])
+        known = self.store.known_ids(told["id"] for told in said["studies"])
         for told in said["studies"]:
             study, state = told["id"], told["state"]
             if study not in known:
                 if state == "open":
-                    self._errands.request(("proposal", study))
+                    self._sync.request(("proposal", study))
                 self._ahead[study] = told
                 if len(self._ahead) > _MOST_AHEAD:
                     del self._ahead[next(iter(self._ahead))]
                 continue
             self._ahead.pop(study, None)
-            self.office.resend_forgotten(study, self.config.name, told)
-            self.office.record_hub_state(study, told["answers"], state, told.get("ended"))
+            self.store.resend_forgotten(study, self.config.name, told)
+            self.store.record_hub_state(study, told["answers"], state, told.get("ended"))
             if state == "running" and told.get("room") == f"{study}.{told['attempt']}":
                 self._running[study] = (told["attempt"], told["room"])
             else:
                 self._running.pop(study, None)
             if state == "done":
-                self._errands.request(("result", study))
+                self._sync.request(("result", study))
 
     # What is checked
 
@@ -215,8 +211,8 @@ class Agent(StandingProcess):
                         continue
                 self.metrics.assessment_seconds.observe(seconds := child.seconds)
                 self._decide(study, checks.read_check(child.folder))
-                monitoring.trace_check(study, seconds, self.office.entry(study).state)
-        waiting = [entry for entry in self.office.entries(["checking"]) if entry.id not in self._checks]
+                monitoring.trace_check(study, seconds, self.store.entry(study).state)
+        waiting = [entry for entry in self.store.entries(["checking"]) if entry.id not in self._checks]
         for entry in reversed(waiting):  # the oldest first
             if len(self._checks) >= _CHECKS_AT_ONCE or not self._due("check"):
                 return
@@ -231,8 +227,9 @@ class Agent(StandingProcess):
                 (folder / "output.jsonl").unlink()
             limits = ProcessLimits(part.memory or None, _CHECK_SECONDS)
             said = {"name": entry.name, "digest": entry.digest}
-            path = entry.folder / "study" / STUDY_FILE
-            self._checks[entry.id] = checks.start_check(path, self._party_file, said, folder, limits, self._forks)
+            self._checks[entry.id] = checks.start_check(
+                entry.study_file, self._party_file, said, folder, limits, self._forks
+            )
         except ColonnadeError as error:
             log_event(log, logging.ERROR, "a proposal cannot be checked now", study=entry.name, why=str(error))
             self._later("check", _LATER_SECONDS)
@@ -240,12 +237,12 @@ class Agent(StandingProcess):
     def _decide(self, study: str, found: Mapping[str, Any]) -> None:
         approval = self.config.approval
         if found["refused"] is not None:
-            self.office.record_assessment(study, found, "refused", BY_POLICY)
+            self.store.record_assessment(study, found, "refused", BY_POLICY)
         elif approval == "auto-within-budget":
-            self.office.record_assessment(study, found, "approved", f"{BY_POLICY}, within its budget")
+            self.store.record_assessment(study, found, "approved", f"{BY_POLICY}, within its budget")
         else:
-            self.office.record_assessment(study, found, "waiting", None)
-        entry = self.office.entry(study)
+            self.store.record_assessment(study, found, "waiting", None)
+        entry = self.store.entry(study)
         log_event(log, logging.INFO, "a proposal was checked", study=entry.name, state=entry.state)
 
     # What runs
@@ -257,20 +254,20 @@ class Agent(StandingProcess):
                 return
             if study in self._attempts.studies:
                 continue
-            entry = self.office.entry(study)
+            entry = self.store.entry(study)
             if entry.state in ("approved", "running") and number > entry.attempt:
                 self._attempts.start(entry, number, room, self.config)
 
     def _end_what_is_over(self) -> None:
         """Stop what somebody has ended; where there is a result, our own process is about to have it too."""
         for study in self._attempts.studies:
-            if (state := self.office.entry(study).state) in FINAL and state != "done":
+            if (state := self.store.entry(study).state) in FINAL and state != "done":
                 self._attempts.stop(study)
 
     # How it stands
 
     def _set_connected(self, is_so: bool, reason: str | None) -> None:
-        status = self.office.status()
+        status = self.store.status()
         if (status.connected, status.reason, status.pid) == (is_so, reason, os.getpid()):
             return
         if status.connected != is_so or status.pid != os.getpid():
@@ -280,29 +277,23 @@ class Agent(StandingProcess):
                 log, logging.INFO, "connected" if is_so else "not connected", hub=self.members.address, why=reason
             )
         self.metrics.connected.set(int(is_so))
-        self.office.save_status(is_so, self._since, self.members.address, reason, self._pending)
+        self.store.save_status(is_so, self._since, self.members.address, reason, self._pending)
 
     def _reread(self) -> None:
         """Read the list of members anew when it has changed; a person has accepted somebody."""
-        if not self._members_changed():
-            return
         try:
-            self.members = FederationMembers.load(self._federation)
-            self._later("members", 0.0)
+            if (members := self._changed_members()) is None:
+                return
         except ColonnadeError as error:
             log_event(log, logging.ERROR, "the members stay as they were", why=str(error))
             return
+        self.members = members
+        self._later("members", 0.0)
         for study, told in self._ahead.items():  # what was left out may be of somebody who is a member now
             if told["state"] == "open":
-                self._errands.request(("proposal", study))
+                self._sync.request(("proposal", study))
 
     def _note_new_members(self, pending: frozenset[str]) -> None:
         if pending != self._pending:
             self._pending = pending
-            self.office.save_status(True, self._since, self.members.address, None, pending)
-
-    def _later(self, what: str, seconds: float) -> None:
-        self._quiet[what] = time.monotonic() + seconds
-
-    def _due(self, what: str) -> bool:
-        return time.monotonic() >= self._quiet.get(what, 0.0)
+            self.store.save_status(True, self._since, self.members.address, None, pending)

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 from colonnade.errors import FederationError, ProposalError
 from colonnade.federation.processes import Progress, read_progress
-from colonnade.federation.statements import AttemptEnd, Proposal, format_moment
+from colonnade.federation.statements import STUDY_FILE, AttemptEnd, Proposal, format_moment
 from colonnade.federation.store_file import AUDIT_SCHEMA, AuditLog, StoreFile, timestamp_now
 from colonnade.sanitize import sanitize
 
@@ -30,6 +30,12 @@ FINAL: frozenset[State] = frozenset({"refused", "declined", "done", "failed", "e
 _ENDS = FINAL - {"refused"}
 """The states of the hub in which a proposal stays, and ours, too."""
 AttemptState = Literal["running", "finished", "stopped", "lost"]
+StatementKind = Literal["answer", "withdrawal", "outcome"]
+_SENT: Mapping[StatementKind, str] = {
+    "answer": "UPDATE studies SET told = 1 WHERE id = :id",
+    "withdrawal": "UPDATE studies SET withdrawal = 2 WHERE id = :id",
+    "outcome": "UPDATE attempts SET told = 1 WHERE study = :id AND number = :number",
+}
 _LONGEST_WHY = 2000
 
 
@@ -60,6 +66,11 @@ class ProposedStudy:
     ended: str | None
     folder: Path
     """The files of the study lie in ``study``, attempts in ``attempts/N``."""
+
+    @property
+    def study_file(self) -> Path:
+        """The study as it was proposed, with its schemas beside it."""
+        return self.folder / "study" / STUDY_FILE
 
     @property
     def over(self) -> bool:
@@ -109,10 +120,6 @@ class AgentStore:
         marks = ", ".join("?" * len(wanted))
         query = f"SELECT * FROM studies WHERE state IN ({marks}) ORDER BY received DESC, id LIMIT ? OFFSET ?"  # noqa: S608 - marks only
         return self._entries(query, (*wanted, most, after))
-
-    def count(self) -> dict[str, int]:
-        """How many proposals are in which state."""
-        return dict(map(tuple, self.file.rows("SELECT state, count(*) FROM studies GROUP BY state")))
 
     def entry(self, id_prefix: str) -> ProposedStudy:
         """The proposal whose id begins so; an error if there is none, or more than one."""
@@ -279,10 +286,6 @@ class AgentStore:
             (ended, timestamp_now(), message, id, number),
         )
 
-    def forget_assessment(self, id: str) -> None:
-        """Drop what was found when a proposal was checked: it ended without a result, and its files are gone."""
-        self.file.change("UPDATE studies SET assessment = NULL WHERE id = ?", (id,))
-
     def running_attempts(self) -> list[tuple[str, int]]:
         """Attempts of which nobody has noted an end."""
         rows = self.file.rows("SELECT study, number FROM attempts WHERE state = 'running'")
@@ -307,17 +310,9 @@ class AgentStore:
         )
         return [(study, number, state) for study, number, state in rows]
 
-    def mark_answer_sent(self, id: str) -> None:
-        """The hub has our answer."""
-        self.file.change("UPDATE studies SET told = 1 WHERE id = ?", (id,))
-
-    def mark_withdrawal_sent(self, id: str) -> None:
-        """The hub knows that we withdrew."""
-        self.file.change("UPDATE studies SET withdrawal = 2 WHERE id = ?", (id,))
-
-    def mark_outcome_sent(self, id: str, number: int) -> None:
-        """The hub knows how an attempt ended."""
-        self.file.change("UPDATE attempts SET told = 1 WHERE study = ? AND number = ?", (id, number))
+    def mark_sent(self, what: StatementKind, id: str, number: int = 0) -> None:
+        """The hub has our answer, knows that we withdrew, or how the attempt of this number ended."""
+        self.file.change(_SENT[what], {"id": id, "number": number})
 
     def save_status(self, connected: bool, since: str, hub: str, reason: str | None, pending: Iterable[str]) -> None:
         """Write down for others how the agent stands."""
@@ -454,44 +449,37 @@ MAX_ENDED = 100
 _RESULTS = ("attempts/*/model.json", "result/model.json")
 
 
-def prune(office: AgentStore, keep: timedelta) -> int:
+def prune(store: AgentStore, keep: timedelta) -> int:
     """Delete the files of what ended without a result: long ago, or too many of one analyst; returns of how many."""
     before = format_moment(datetime.now(UTC) - keep)
     seen: dict[str, int] = {}
     gone = 0
-    for entry in office.list_unfinished():  # the newest first
+    for entry in store.list_unfinished():  # the newest first
         if not entry.over or not entry.folder.exists() or _has_result(entry):
             continue
         seen[entry.analyst] = seen.get(entry.analyst, 0) + 1
         if (entry.ended or entry.deadline) <= before or seen[entry.analyst] > MAX_ENDED:
-            _delete_files(office, entry)
+            _delete_files(store, entry)
             gone += 1
     return gone
 
 
-def make_room(office: AgentStore, proposal: Proposal) -> None:
+def make_room(store: AgentStore, proposal: Proposal) -> None:
     """Delete the oldest files of this analyst's until a new proposal has room; an error if it has not even then."""
-    still_open, lately = office.count_proposed_by(
-        proposal.analyst, format_moment(datetime.now(UTC) - timedelta(days=1))
-    )
+    still_open, lately = store.count_proposed_by(proposal.analyst, format_moment(datetime.now(UTC) - timedelta(days=1)))
     if still_open >= MAX_OPEN or lately >= MAX_A_DAY:
         raise FederationError(
             f"{proposal.analyst} has proposed more than is kept here at a time: {MAX_OPEN} studies that have not "
             f"ended, and {MAX_A_DAY} a day [FE086]"
         )
-    _make_bytes_free(
-        office, [entry for entry in office.list_unfinished() if entry.analyst == proposal.analyst], proposal
-    )
-
-
-def _make_bytes_free(office: AgentStore, known: Sequence[ProposedStudy], proposal: Proposal) -> None:
+    known = [entry for entry in store.list_unfinished() if entry.analyst == proposal.analyst]
     sizes = {
         entry.id: _folder_size(entry.folder) for entry in known if entry.folder.exists() and not _has_result(entry)
     }
     held = sum(sizes.values()) + sum(map(len, proposal.files.values()))
     for entry in reversed(known):
         if held > MAX_KEPT_BYTES and entry.over and entry.id in sizes:
-            _delete_files(office, entry)
+            _delete_files(store, entry)
             held -= sizes[entry.id]
     if held > MAX_KEPT_BYTES:
         raise FederationError(
@@ -499,9 +487,9 @@ def _make_bytes_free(office: AgentStore, known: Sequence[ProposedStudy], proposa
         )
 
 
-def _delete_files(office: AgentStore, entry: ProposedStudy) -> None:
+def _delete_files(store: AgentStore, entry: ProposedStudy) -> None:
     shutil.rmtree(entry.folder, ignore_errors=True)
-    office.forget_assessment(entry.id)
+    store.file.change("UPDATE studies SET assessment = NULL WHERE id = ?", (entry.id,))
 
 
 def _has_result(entry: ProposedStudy) -> bool:

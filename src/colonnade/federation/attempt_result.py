@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import (
@@ -48,10 +47,10 @@ class ResultComparison:
 
     def __str__(self) -> str:
         said = [
-            f"{MODEL} is what {_join_names(self.signed)} signed" if self.signed else f"nobody has signed this {MODEL}"
+            f"{MODEL} is what {', '.join(self.signed)} signed" if self.signed else f"nobody has signed this {MODEL}"
         ]
-        said += [f"{_join_names(self.differs)} signed another one"] if self.differs else []
-        said += [f"no hash came from {_join_names(self.missing)}"] if self.missing else []
+        said += [f"{', '.join(self.differs)} signed another one"] if self.differs else []
+        said += [f"no hash came from {', '.join(self.missing)}"] if self.missing else []
         return "; ".join(said)
 
     def check(self) -> None:
@@ -115,12 +114,7 @@ class FetchedResult:
         return bool(named == (self._hash(ARRAYS) if ARRAYS in self.files else None))
 
 
-def _join_names(names: Sequence[str]) -> str:
-    return ", ".join(names)
-
-
 _LOST = frozenset(error.exit_code for error in (ConnectError, PeerLost, PeerStopped, Interrupted))
-_TOO_LONG = {-signal.SIGXCPU}
 
 
 def find_outcome(folder: Path, status: int | None) -> tuple[AttemptEnd, str | None]:
@@ -130,10 +124,10 @@ def find_outcome(folder: Path, status: int | None) -> tuple[AttemptEnd, str | No
     where a peer, the hub or the process itself was lost, or a peer stopped, so that trying again may help; else it
     stopped for a reason of its own, which would be the same the next time.
     """
+    code, message = _last_failure(folder)
     if (folder / "model.json").exists():
-        return "finished", _message(folder)
-    code, message = _exit_code(folder), _message(folder)
-    if status in _TOO_LONG:
+        return "finished", message
+    if status == -signal.SIGXCPU:
         return "stopped", "it took more processor time than a study may have here [CO046]"
     if code is None:
         return "lost", message or "the process ended without a word [CO047]"
@@ -152,36 +146,31 @@ def result_digest(folder: Path) -> str | None:
     return found if matches_form(Sha256, found) else None
 
 
+def published_files(folder: Path) -> list[str]:
+    """The files beside the model that a run has written for its readers; only names, and nothing outside its folder."""
+    try:
+        return [name for name in map(str, read_facts(folder).get("published", ())) if matches_form(MemberName, name)]
+    except StudyError:
+        return []
+
+
 def file_digests(folder: Path) -> dict[str, str]:
     """The hashes of the files beside a result that is for everybody: the statement, and what was published."""
-    try:
-        names = ["privacy.json", *map(str, read_facts(folder).get("published", ()))][:MOST_FILES]
-        return {
-            name: digest_of(folder / name)
-            for name in names
-            if matches_form(MemberName, name) and (folder / name).exists()
-        }
-    except StudyError:
-        return {}
+    names = ["privacy.json", *published_files(folder)][:MOST_FILES]
+    with suppress(StudyError):
+        return {name: digest_of(folder / name) for name in names if (folder / name).exists()}
+    return {}
 
 
-def _last_failure(folder: Path) -> dict[str, Any]:
-    """The record of the run where it says how it ended; else the last error that the process printed."""
+def _last_failure(folder: Path) -> tuple[int | None, str | None]:
+    """Exit code and sentence of the run's record where it says how it ended; else of the last error it printed."""
     try:
         facts = read_facts(folder)
     except StudyError:
         facts = {}
-    if facts.get("status") == "failed":
-        return facts
-    errors = [line for line in read_last_objects(folder) if "error" in line and "exit_code" in line]
-    return errors[-1] if errors else {}
-
-
-def _exit_code(folder: Path) -> int | None:
-    code = _last_failure(folder).get("exit_code")
-    return code if isinstance(code, int) else None
-
-
-def _message(folder: Path) -> str | None:
-    message = _last_failure(folder).get("message")
-    return message if isinstance(message, str) else None
+    if facts.get("status") != "failed":
+        facts = next(
+            (line for line in reversed([*read_last_objects(folder)]) if {"error", "exit_code"} <= line.keys()), {}
+        )
+    code, message = facts.get("exit_code"), facts.get("message")
+    return code if isinstance(code, int) else None, message if isinstance(message, str) else None

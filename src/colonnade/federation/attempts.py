@@ -20,7 +20,6 @@ from colonnade.federation.agent_store import AgentStore, ProposedStudy, attempt_
 from colonnade.federation.attempt_result import find_outcome
 from colonnade.federation.monitoring import AgentMetrics, log_event
 from colonnade.federation.processes import ChildProcess, ProcessLimits, end_by_force, file_limit, wait_for_end
-from colonnade.federation.statements import STUDY_FILE
 from colonnade.study.engine.processes import count_cores
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import PartyConfig
@@ -36,8 +35,8 @@ _LONGEST_EVENTS = 1 << 24
 class AttemptRunner:
     """The children of one agent."""
 
-    def __init__(self, office: AgentStore, party_file: Path, metrics: AgentMetrics, forks: ForkServer) -> None:
-        self._office, self._party_file, self._metrics, self._forks = office, party_file, metrics, forks
+    def __init__(self, store: AgentStore, party_file: Path, metrics: AgentMetrics, forks: ForkServer) -> None:
+        self._store, self._party_file, self._metrics, self._forks = store, party_file, metrics, forks
         self._children: dict[tuple[str, int], ChildProcess] = {}
         self._stopped: set[tuple[str, int]] = set()
         self._writing: list[ChildProcess] = []  # of reports
@@ -52,8 +51,8 @@ class AttemptRunner:
 
     def recover(self) -> None:
         """After a restart: note how the attempts ended that an earlier agent has started."""
-        for study, number in self._office.running_attempts():
-            folder = attempt_folder(self._office.folder, study, number)
+        for study, number in self._store.running_attempts():
+            folder = attempt_folder(self._store.folder, study, number)
             if not wait_for_end(folder):
                 end_by_force(folder)
             self._close(study, number, None)
@@ -63,10 +62,10 @@ class AttemptRunner:
         part = config.agent_section
         if any((entry.folder / "attempts").glob("*/model.json")):
             return False  # there is a result, whatever a store says that was put back from a backup
-        if not self._office.start_attempt(entry.id, number, room, 1 + part.retries, timedelta(hours=part.hours)):
+        if not self._store.start_attempt(entry.id, number, room, 1 + part.retries, timedelta(hours=part.hours)):
             return False
-        folder = attempt_folder(self._office.folder, entry.id, number)
-        command = ["party", str(entry.folder / "study" / STUDY_FILE), str(self._party_file), "--out", str(folder)]
+        folder = attempt_folder(self._store.folder, entry.id, number)
+        command = ["party", str(entry.study_file), str(self._party_file), "--out", str(folder)]
         command += ["--room", room, "--attempt", str(number), "--approve", entry.digest, "--pipe", "--while-open"]
         command += ["--approved-by", entry.answer_by or "the policy"]
         if (entry.assessment or {}).get("again") is not None:
@@ -76,7 +75,7 @@ class AttemptRunner:
         try:
             self._children[entry.id, number] = ChildProcess.start(command, folder, limits, self._forks)
         except ColonnadeError as error:
-            self._office.end_attempt(entry.id, number, "stopped", str(error))
+            self._store.end_attempt(entry.id, number, "stopped", str(error))
             log_event(log, logging.ERROR, "an attempt cannot start", study=entry.name, attempt=number, why=str(error))
         else:
             log_event(log, logging.INFO, "an attempt has begun", study=entry.name, attempt=number)
@@ -111,7 +110,7 @@ class AttemptRunner:
         self._children.clear()
 
     def _close(self, study: str, number: int, status: int | None, *, wanted: bool = False) -> None:
-        folder = attempt_folder(self._office.folder, study, number)
+        folder = attempt_folder(self._store.folder, study, number)
         ended, message = find_outcome(folder, status)
         if wanted and ended == "lost":
             ended, message = "stopped", message or "it was ended here [CO044]"
@@ -122,16 +121,13 @@ class AttemptRunner:
             given_back = ended != "finished" and release_reservation(config, folder)
         if given_back:
             message = one_code(f"{message or 'it ended [CO045]'}; nothing had left, so its budget was given back")
-        self._office.end_attempt(study, number, ended, message)
+        self._store.end_attempt(study, number, ended, message)
         if ended == "finished" and not (folder / "report.html").exists():
             self.write_report(study, folder)
         log_event(log, logging.INFO, "an attempt has ended", proposal=study[:12], attempt=number, ended=ended)
         self._metrics.attempts.labels(ended).inc()
-        self._trace(study, number)
-
-    def _trace(self, study: str, number: int) -> None:
-        """Leave the spans of an attempt; one that was killed has no record of its end but ours."""
-        ours = next(attempt for attempt in self._office.attempts(study) if attempt.number == number)
+        # One that was killed has no record of its end but ours.
+        ours = next(attempt for attempt in self._store.attempts(study) if attempt.number == number)
         run: dict[str, Any] = {"started": ours.started, "ended": ours.ended}
         with suppress(ColonnadeError):
             run |= read_facts(ours.folder)
@@ -142,7 +138,7 @@ class AttemptRunner:
 
     def write_report(self, study: str, folder: Path) -> None:
         """Have the page written of a result that has none: its run was killed before, or it was taken from the hub."""
-        file = self._office.entry(study).folder / "study" / STUDY_FILE
+        file = self._store.entry(study).study_file
         with suppress(ColonnadeError):  # the result is there all the same
             command = ["_report", str(file), str(self._party_file), "--out", str(folder)]
             self._writing.append(ChildProcess.start(command, folder, forks=self._forks))

@@ -6,14 +6,13 @@ memory or time. Nothing of it depends on the table, except what is for this part
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ColonnadeError, ConnectError, PolicyError, StudyError
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers, find_new_members
 from colonnade.federation.processes import ChildProcess, ProcessLimits, read_last_objects
 from colonnade.models.serialization import finite_or_null
@@ -28,8 +27,6 @@ from colonnade.study.rerun_policy import EarlierRuns, asks_before_rerun, rerun_r
 from colonnade.study.security_summary import AlignmentLoad, SecuritySummary
 from colonnade.study.spec import Study
 
-SECONDS = 600.0
-_LOOK_SECONDS = 0.05
 _MOST = 1 << 23
 _MOST_SAID = 200
 """Columns of which a person reads what the schema says."""
@@ -120,13 +117,6 @@ def read_verdict(folder: Path) -> dict[str, Any]:
         elif found and isinstance(line.get("own"), dict):
             found = found | line["own"]
     return found
-
-
-def wait_for_check(child: ChildProcess) -> dict[str, Any]:
-    """What a check finds, when it has ended."""
-    while child.poll() is None:
-        time.sleep(_LOOK_SECONDS)
-    return read_check(child.folder)
 
 
 def _public_facts(study: Study, config: PartyConfig) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from time import monotonic
 from typing import Any
 
 from colonnade.disk import reading, writing
-from colonnade.errors import ColonnadeError, ConnectError, FederationError, IdentityError, StorageError, StudyError
-from colonnade.federation.attempt_result import find_outcome
+from colonnade.errors import ColonnadeError, ConnectError, FederationError, IdentityError, StorageError
+from colonnade.federation.attempt_result import find_outcome, published_files
 from colonnade.federation.hub_protocol import (
     FOR_INVITED,
     METHOD,
@@ -30,13 +30,11 @@ from colonnade.federation.hub_protocol import (
     pack_message,
 )
 from colonnade.federation.invitations import Invitations
-from colonnade.federation.members import INVITED, FederationMembers, HubPart
+from colonnade.federation.members import INVITED
 from colonnade.federation.monitoring import HubMetrics, log_event
 from colonnade.federation.processes import ChildProcess, ProcessLimits, StandingProcess, file_limit, wait_for_end
-from colonnade.federation.proposal_state import FINAL
-from colonnade.federation.proposal_store import ProposalStore, RunningAttempt
-from colonnade.federation.scores.session import keep_coordinator
-from colonnade.federation.scores.settings import StandingStudy
+from colonnade.federation.proposal_store import FINAL, ProposalStore, RunningAttempt
+from colonnade.federation.scores.session import StandingStudy, keep_coordinator
 from colonnade.federation.statements import AttemptEnd, AttemptReport, Proposal
 from colonnade.memory import release_memory
 from colonnade.protocols.roles import COORDINATOR
@@ -44,7 +42,6 @@ from colonnade.study import Study
 from colonnade.study.connect import load_identity
 from colonnade.study.engine.processes import count_cores
 from colonnade.study.fork_server import ForkServer
-from colonnade.study.record import read_facts
 from colonnade.wire import Certificate, Hub, HubService
 from colonnade.wire.quota import HubLimits
 from colonnade.wire.study_sessions import LaneLimits
@@ -57,23 +54,18 @@ _AWAY = 60.0
 class FederationService:
     """Answers questions about proposals; ``clock`` says what time it is."""
 
-    def __init__(self, desk: ProposalStore, results: Path, clock: Callable[[], datetime]) -> None:
-        self.desk, self.invitations = desk, Invitations(desk.file)
+    def __init__(self, proposals: ProposalStore, results: Path, clock: Callable[[], datetime]) -> None:
+        self.proposals, self.invitations = proposals, Invitations(proposals.file)
         self._results, self._clock = results, clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._changed: asyncio.Event | None = None
+        self._changed = asyncio.Event()
         self._seen: dict[str, float] = {}
         self.refused = 0
         """Questions that were refused since the start."""
         self._large = asyncio.Lock()
         self._turns: dict[str, asyncio.Lock] = {}
-        desk.add_listener(self._wake)
-        desk.present = self.present
-
-    @property
-    def service(self) -> HubService:
-        """This desk as a service of the hub."""
-        return HubService(SERVICE, METHOD, self.answer, MOST_QUESTION)
+        proposals.add_listener(self._wake)
+        proposals.present = self.present
 
     def present(self) -> frozenset[str]:
         """Who has asked for news a moment ago."""
@@ -96,11 +88,13 @@ class FederationService:
 
     async def _propose(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         async with self._one_at_a_time(caller):
-            return pack_message({"study": await asyncio.to_thread(self.desk.propose, behind, caller, self._clock())})
+            return pack_message(
+                {"study": await asyncio.to_thread(self.proposals.propose, behind, caller, self._clock())}
+            )
 
     async def _proposal(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         async with self._one_at_a_time(caller):
-            return pack_message({}, await asyncio.to_thread(self.desk.signed_proposal, question.study, caller))
+            return pack_message({}, await asyncio.to_thread(self.proposals.signed_proposal, question.study, caller))
 
     @asynccontextmanager
     async def _one_at_a_time(self, caller: str) -> AsyncIterator[None]:
@@ -110,7 +104,11 @@ class FederationService:
 
     async def _tell(self, caller: str, question: HubQuestion, statement: bytes) -> bytes:
         """Take in what a member has signed; the answer says how the study stands then."""
-        take = {"answer": self.desk.answer, "outcome": self.desk.outcome, "withdraw": self.desk.withdraw}[question.ask]
+        take = {
+            "answer": self.proposals.answer,
+            "outcome": self.proposals.outcome,
+            "withdraw": self.proposals.withdraw,
+        }[question.ask]
         return pack_message({"study": await asyncio.to_thread(take, statement, caller, self._clock())})
 
     _answer = _outcome = _withdraw = _tell
@@ -120,10 +118,8 @@ class FederationService:
         until = self._loop.time() + question.wait
         while True:
             self._seen[caller] = monotonic()
-            if self._changed is None:
-                self._changed = asyncio.Event()
             changed = self._changed
-            found = await asyncio.to_thread(self.desk.news, caller, question.since)
+            found = await asyncio.to_thread(self.proposals.news, caller, question.since)
             left = until - self._loop.time()
             if found["studies"] or left <= 0:
                 return pack_message(found)
@@ -137,13 +133,12 @@ class FederationService:
             self._loop.call_soon_threadsafe(self._wake_here)
 
     def _wake_here(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _result(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         study = question.study
-        found = await asyncio.to_thread(self.desk.study, study, caller)
+        found = await asyncio.to_thread(self.proposals.study, study, caller)
         if found["state"] != "done":
             raise FederationError(f"the study {found['name']!r} is {found['state']}, so it has no result [FE090]")
         but = () if caller in found["parties"] else (REPORT_FILE,)
@@ -154,19 +149,19 @@ class FederationService:
                 f"the hub has no result of {found['name']!r}: it went to one participant alone, or the hub was lost "
                 "before it had it; those who finished have theirs [FE091]"
             )
-        signed = await asyncio.to_thread(self.desk.finished_statements, study, caller)
+        signed = await asyncio.to_thread(self.proposals.finished_statements, study, caller)
         return pack_files({"finished": [raw.decode("ascii") for raw in signed]}, files)
 
     async def _members(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         return self._told_members()
 
     def _told_members(self, **more: Any) -> bytes:
-        members = self.desk.members
+        members = self.proposals.members
         said = {"name": members.name, "address": members.address, "roles": dict(members.roles)}
         return pack_files(said | more, {name: each.pem for name, each in members.certificates.items()})
 
     async def _enrol(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
-        draw = await asyncio.to_thread(self.invitations.enrol, caller, behind, self.desk.members, self._clock())
+        draw = await asyncio.to_thread(self.invitations.enrol, caller, behind, self.proposals.members, self._clock())
         return pack_message({"draw": draw})
 
     async def _show_draw(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
@@ -175,7 +170,7 @@ class FederationService:
 
     async def _enrolment(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         found = await asyncio.to_thread(self.invitations.of_caller, caller)
-        if found.state == "admitted" and found.name in self.desk.members.roles:
+        if found.state == "admitted" and found.name in self.proposals.members.roles:
             return self._told_members(state="admitted")
         return pack_message({"state": "enrolled" if found.state == "admitted" else found.state})
 
@@ -201,18 +196,13 @@ _OVER = "this attempt is over"
 _STOPPED = "the study was cancelled"
 
 
-class SteadyClock:
-    """The time of this machine when it was made, and from then on the seconds that have passed.
+def steady_clock() -> Callable[[], datetime]:
+    """The time of this machine now, and from then on the seconds that have passed.
 
     Whoever sets the machine's clock back, or forward, moves no deadline until the hub starts again.
     """
-
-    def __init__(self) -> None:
-        self._began, self._at = datetime.now(UTC), monotonic()
-
-    def __call__(self) -> datetime:
-        """What time it is."""
-        return self._began + timedelta(seconds=monotonic() - self._at)
+    began, at = datetime.now(UTC), monotonic()
+    return lambda: began + timedelta(seconds=monotonic() - at)
 
 
 class HubServer(StandingProcess):
@@ -220,13 +210,18 @@ class HubServer(StandingProcess):
 
     def __init__(self, federation: Path) -> None:
         super().__init__(federation)
-        self.part = _hub_section(self.members)
+        if self.members.hub is None:
+            raise FederationError(
+                f"{federation} has no [hub] section, which says where the hub keeps its key: add it, "
+                'with key = "PATH" [FE058]'
+            )
+        self.part = self.members.hub
         self.folder = federation.parent / self.part.folder
         self.key = federation.parent / self.part.key
         self._identity = load_identity(self.key, COORDINATOR, self.members.certificates)
-        self.clock = SteadyClock()
-        self.desk = ProposalStore(self.folder, self.members, self.part)
-        self.service = FederationService(self.desk, self.folder / "results", self.clock)
+        self.clock = steady_clock()
+        self.proposals = ProposalStore(self.folder, self.members, self.part)
+        self.service = FederationService(self.proposals, self.folder / "results", self.clock)
         self.hub: Hub
         """Once it serves."""
         self._questions = [StandingStudy.of(Study.load(federation.parent / path)) for path in self.part.scores]
@@ -236,18 +231,12 @@ class HubServer(StandingProcess):
         self._untidy = False  # whether an attempt has ended since the last time
         self._forks = ForkServer()
         self.metrics = HubMetrics()
-        self._counted, self._pruned = 0.0, -_PRUNE_SECONDS
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until :meth:`stop` is called; an error if another hub has this folder."""
-        with self.alone():
-            self.serve(ready)
-
-    def serve(self, ready: Callable[[], None] | None = None) -> None:
-        """As :meth:`run`, where the folder is ours :meth:`alone` already."""
+        """Serve until :meth:`stop` is called; only while the folder is ours :meth:`alone`."""
         self._forks.prepare()
         self._recover()
-        self.desk.resume(self.clock())
+        self.proposals.resume(self.clock())
         self.hub = self._make_hub()
         with self.hub:
             lanes = self.hub.most_lanes(LaneLimits.people)
@@ -271,7 +260,7 @@ class HubServer(StandingProcess):
             self._identity,
             self.members.certificates,
             self.part.listen or self.members.address,
-            services=[self.service.service],
+            services=[HubService(SERVICE, METHOD, self.service.answer, MOST_QUESTION)],
             rooms={},
             limits=HubLimits(
                 connections=self.part.connections,
@@ -288,9 +277,9 @@ class HubServer(StandingProcess):
         try:
             self._reread()
             self._update_invited()
-            self.desk.tick(self.clock())
+            self.proposals.tick(self.clock())
             self._collect_ended()
-            wanted = {running.room: running for running in self.desk.running_attempts()}
+            wanted = {running.room: running for running in self.proposals.running_attempts()}
             for room in self._children.keys() - wanted.keys():
                 self._end_attempt(room, _OVER)
             for room, running in wanted.items():
@@ -304,9 +293,11 @@ class HubServer(StandingProcess):
             if self._untidy:
                 self._untidy = False
                 release_memory()
-            if monotonic() - self._counted > _COUNT_SECONDS:
+            if self._due("count"):
+                self._later("count", _COUNT_SECONDS)
                 self._count()
-            if monotonic() - self._pruned > _PRUNE_SECONDS:
+            if self._due("prune"):
+                self._later("prune", _PRUNE_SECONDS)
                 self._prune()
         except (ConnectError, StorageError) as error:  # a full disk, too many rooms: nothing is lost, and it passes
             log_event(log, logging.ERROR, "the hub cannot go on now", reason=str(error))
@@ -319,7 +310,7 @@ class HubServer(StandingProcess):
             self._report(running, "stopped")
             return
         try:
-            proposal = Proposal.unpack(self.desk.signed_proposal(running.id, COORDINATOR), self.members)
+            proposal = Proposal.unpack(self.proposals.signed_proposal(running.id, COORDINATOR), self.members)
             study = proposal.write(self.folder / "studies" / running.id, self.members)
             lanes = "lanes" in proposal.asked
             self.hub.open(running.room, running.participants, lanes=lanes)
@@ -375,14 +366,14 @@ class HubServer(StandingProcess):
         log_event(log, logging.INFO, "an attempt ended", room=running.room, ended=ended, reason=message or "")
         self._report(running, ended)
         self._untidy = True
-        if self.desk.study(running.id, COORDINATOR)["state"] in FINAL:
+        if self.proposals.study(running.id, COORDINATOR)["state"] in FINAL:
             shutil.rmtree(self.folder / "studies" / running.id, ignore_errors=True)
         return ended
 
     def _report(self, running: RunningAttempt, ended: AttemptEnd) -> None:
         self.metrics.attempts.labels(ended).inc()
         outcome = AttemptReport(running.id, running.attempt, COORDINATOR, ended, self.clock())
-        self.desk.outcome(outcome.pack(self._identity), COORDINATOR, self.clock())
+        self.proposals.outcome(outcome.pack(self._identity), COORDINATOR, self.clock())
 
     def _publish_result(self, running: RunningAttempt) -> None:
         """Copy the result to where members find it; the first one stays."""
@@ -393,8 +384,7 @@ class HubServer(StandingProcess):
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(mode=0o700, parents=True)
-            published = [name for name in _published_files(source) if Path(name).name == name]
-            for name in (*_RESULT, *published, REPORT_FILE):
+            for name in (*_RESULT, *published_files(source), REPORT_FILE):
                 if (source / name).exists():
                     shutil.copyfile(source / name, partial / name)
             partial.rename(place)
@@ -404,7 +394,7 @@ class HubServer(StandingProcess):
 
     def _recover(self) -> None:
         """After a restart: report what the children of the former process have left; they end by themselves."""
-        for running in self.desk.running_attempts():
+        for running in self.proposals.running_attempts():
             folder = self._attempt(running)
             if not running.reported and folder.exists():
                 wait_for_end(folder)
@@ -415,21 +405,21 @@ class HubServer(StandingProcess):
             child.ask_to_stop()
         for room in list(self._children):
             self._end_attempt(room, "the hub stops")
-        self.desk.tick(self.clock())
+        self.proposals.tick(self.clock())
 
     def _count(self) -> None:
         """Say to whoever watches how much goes on."""
-        self._counted, traffic = monotonic(), self.hub.traffic
+        traffic = self.hub.traffic
         self.metrics.members.set(len(self.service.present()))
         self.metrics.rooms.set(traffic.rooms)
         self.metrics.lanes.set(traffic.lanes)
         self.metrics.count_traffic(traffic.carried, {**traffic.refused, "question": self.service.refused})
-        self.metrics.count_studies(self.desk.count_by_state())
+        self.metrics.count_studies(self.proposals.file.count_by_state("proposals"))
 
     def _prune(self) -> None:
         """Delete the run folders of studies that ended long ago; what was published stays."""
-        self._pruned, place = monotonic(), self.folder / "attempts"
-        ended = self.desk.find_ended_before(self.clock() - timedelta(days=self.part.keep_days))
+        place = self.folder / "attempts"
+        ended = self.proposals.find_ended_before(self.clock() - timedelta(days=self.part.keep_days))
         for folder in place.iterdir() if place.exists() else ():
             if folder.name in ended:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -445,10 +435,9 @@ class HubServer(StandingProcess):
 
     def _reread(self) -> None:
         """Read the list of members anew when it has changed."""
-        if not self._members_changed():
-            return
         try:
-            members = FederationMembers.load(self._federation)
+            if (members := self._changed_members()) is None:
+                return
             if members.certificates[COORDINATOR].fingerprint != self._identity.fingerprint:
                 raise FederationError("the key of the hub has changed: start it again [FE057]")
         except ColonnadeError as error:
@@ -460,25 +449,8 @@ class HubServer(StandingProcess):
             former = self.members.certificates.get(name)
             if former is None or former.fingerprint != certificate.fingerprint:
                 self.hub.admit(name, certificate)
-        self.members = self.desk.members = members
+        self.members = self.proposals.members = members
         log_event(log, logging.INFO, "the members have changed", members=len(members.roles))
 
     def _attempt(self, running: RunningAttempt) -> Path:
         return self.folder / "attempts" / running.id / str(running.attempt)
-
-
-def _hub_section(members: FederationMembers) -> HubPart:
-    if members.hub is None:
-        raise FederationError(
-            f"{members.path} has no [hub] section, which says where the hub keeps its key: add it, "
-            'with key = "PATH" [FE058]'
-        )
-    return members.hub
-
-
-def _published_files(folder: Path) -> list[str]:
-    """The files beside the model that a run has written for its readers."""
-    try:
-        return list(read_facts(folder).get("published", ()))
-    except StudyError:
-        return []

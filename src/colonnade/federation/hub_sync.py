@@ -22,12 +22,11 @@ from colonnade.errors import ColonnadeError, ConnectError, FederationError, Prop
 from colonnade.federation import agent_store, members as newcomers
 from colonnade.federation.agent_store import AgentStore, ProposedStudy, attempt_folder
 from colonnade.federation.attempt_result import MODEL, file_digests, result_digest
-from colonnade.federation.hub_client import FederationClient
+from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.monitoring import log_event
 from colonnade.federation.statements import (
     LONGEST_REASON,
-    STUDY_FILE,
     AttemptReport,
     Proposal,
     ProposalAnswer,
@@ -39,28 +38,17 @@ from colonnade.wire import Identity
 
 log = logging.getLogger("colonnade.agent")
 
-FetchRequest = tuple[Literal["proposal", "result", "members"], str]
+Fetched = Literal["proposal", "result", "members"]
+FetchRequest = tuple[Fetched, str]
 
 
-class ProposalReceived(NamedTuple):
-    """A proposal was taken in."""
+class SyncEvent(NamedTuple):
+    """A proposal was taken in, a result was taken from the hub, or it names members whom nobody here has accepted."""
 
-    study: str
+    what: Fetched
+    study: str = ""
+    names: frozenset[str] = frozenset()
 
-
-class ResultFetched(NamedTuple):
-    """A result was taken from the hub."""
-
-    study: str
-
-
-class MembersOffered(NamedTuple):
-    """Members whom the hub names and nobody here has accepted."""
-
-    names: frozenset[str]
-
-
-SyncEvent = ConnectError | ProposalReceived | ResultFetched | MembersOffered
 
 _TICK_SECONDS = 0.2
 _PAUSE_SECONDS = 1.0
@@ -74,20 +62,20 @@ class HubSync:
 
     def __init__(
         self,
-        office: AgentStore,
+        store: AgentStore,
         identity: Identity,
         members: Callable[[], FederationMembers],
         config: Callable[[], PartyConfig],
-        report: Callable[[SyncEvent], None],
+        report: Callable[[SyncEvent | ConnectError], None],
     ) -> None:
-        self._office, self._identity, self._members, self._config = office, identity, members, config
+        self._store, self._identity, self._members, self._config = store, identity, members, config
         self._report = report
         self._wanted: queue.Queue[FetchRequest] = queue.Queue(_MOST_WANTED)
         self._tries: Counter[str] = Counter()  # of results that could not be had
         self._later: dict[str, float] = {}  # when they are asked for again
         self._over = threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="errands", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="hub-sync", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -100,7 +88,7 @@ class HubSync:
                 self._wanted.put_nowait(each)
 
     def raise_failure(self) -> None:
-        """Raise the error that has ended these errands, if one has: of a full disk, say."""
+        """Raise the error that has ended this thread, if one has: of a full disk, say."""
         if self._failure is not None:
             raise self._failure
 
@@ -150,7 +138,7 @@ class HubSync:
 
     def _fetch_proposal(self, study: str) -> None:
         """Take a new proposal in; one that is not what it should be is never answered, since nobody signed it so."""
-        if self._office.known_ids([study]):
+        if self._store.known_ids([study]):
             return
         members = self._members()
         try:
@@ -160,14 +148,14 @@ class HubSync:
             if proposal.id != study or self._config().name not in proposal.parties:
                 raise FederationError("the hub sent another proposal than the one asked for [FE031]")
             proposal.check_time(datetime.now(UTC))
-            agent_store.make_room(self._office, proposal)
-            proposal.write(self._office.folder / "studies" / study / "study", members)
+            agent_store.make_room(self._store, proposal)
+            proposal.write(self._store.folder / "studies" / study / "study", members)
         except (ConnectError, ProposalError, StorageError):
             raise
         except ColonnadeError as error:
             log_event(log, logging.WARNING, "a proposal is not taken in", proposal=study[:12], why=str(error))
         else:
-            entry = self._office.receive(proposal)
+            entry = self._store.receive(proposal)
             log_event(
                 log,
                 logging.INFO,
@@ -176,15 +164,15 @@ class HubSync:
                 analyst=entry.analyst,
                 proposal=entry.id[:12],
             )
-            self._report(ProposalReceived(study))
+            self._report(SyncEvent("proposal", study))
 
     def _fetch_result(self, study: str) -> None:
         """Where our own process has no result, take the one that the hub keeps, if others have signed it.
 
         The hub calls a study done before all parties have told it that they have finished, so it is asked again.
         """
-        entry = self._office.entry(study)
-        own = [attempt.state for attempt in self._office.attempts(study)]
+        entry = self._store.entry(study)
+        own = [attempt.state for attempt in self._store.attempts(study)]
         if not own or "finished" in own or (entry.folder / "result" / MODEL).exists():
             return
         if "running" in own:
@@ -210,7 +198,7 @@ class HubSync:
             writing.write_files({folder / Path(name).name: files[name] for name in names}, private=True)
         except OSError as error:
             raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror} [SO023]") from None
-        self._report(ResultFetched(study))
+        self._report(SyncEvent("result", study))
         log_event(log, logging.INFO, "the result was taken from the hub", study=entry.name, how=str(compared))
 
     def _want_later(self, study: str) -> None:
@@ -228,31 +216,31 @@ class HubSync:
         except ColonnadeError as error:
             log_event(log, logging.WARNING, "the hub's list of members cannot be read", why=str(error))
             return
-        newcomers.save_offered_members(self._office.folder, offered)
+        newcomers.save_offered_members(self._store.folder, offered)
         pending = newcomers.find_new_members(self._members(), offered)
-        self._report(MembersOffered(frozenset(newcomer.name for newcomer in pending)))
+        self._report(SyncEvent("members", names=frozenset(newcomer.name for newcomer in pending)))
 
     # What is told
 
     def _send_unsent(self) -> None:
         """Tell the hub what it does not know yet; a ConnectError if it cannot be reached."""
-        office, name = self._office, self._config().name
-        answers, withdrawals, outcomes = office.unsent_answers(), office.unsent_withdrawals(), office.unsent_outcomes()
+        store, name = self._store, self._config().name
+        answers, withdrawals, outcomes = store.unsent_answers(), store.unsent_withdrawals(), store.unsent_outcomes()
         if not (answers or withdrawals or outcomes):
             return
         with self._line() as line:
             for entry in answers:
                 self._send(line, self._answer(entry))
-                office.mark_answer_sent(entry.id)
+                store.mark_sent("answer", entry.id)
             for entry in withdrawals:
                 self._send(line, Withdrawal(entry.id, name, datetime.now(UTC)))
-                office.mark_withdrawal_sent(entry.id)
+                store.mark_sent("withdrawal", entry.id)
             for study, number, state in outcomes:
-                place = attempt_folder(office.folder, study, number)
+                place = attempt_folder(store.folder, study, number)
                 result = result_digest(place) if state == "finished" else None
                 files = {} if result is None else file_digests(place)
                 self._send(line, AttemptReport(study, number, name, state, datetime.now(UTC), result, files))
-                office.mark_outcome_sent(study, number)
+                store.mark_sent("outcome", study, number)
 
     def _answer(self, entry: ProposedStudy) -> ProposalAnswer:
         """A yes, or a no: with the words that a person wrote for the analyst, and a plain one where the policy says it.
@@ -277,6 +265,6 @@ class HubSync:
 def _other_parties(entry: ProposedStudy, name: str) -> list[str]:
     """The other parties of a study, by the file that its analyst signed; the hub may say otherwise."""
     try:
-        return [party for party in reading.read_toml(entry.folder / "study" / STUDY_FILE)["parties"] if party != name]
+        return [party for party in reading.read_toml(entry.study_file)["parties"] if party != name]
     except (reading.UnreadableFile, KeyError, TypeError):
         raise FederationError("the study file of this proposal cannot be read any more [FE032]") from None

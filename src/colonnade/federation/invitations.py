@@ -175,7 +175,7 @@ class Invitation:
 
 
 class Invitations:
-    """The invitations in the hub's desk."""
+    """The invitations in the hub's store."""
 
     def __init__(self, file: HubFile) -> None:
         self._file = file

@@ -1,7 +1,7 @@
 """Who belongs to a federation: FEDERATION.toml with names, roles and pinned certificates, and six words for a key.
 
-Pins are everybody's own: the hub may say that somebody has joined, and a person here decides, after six words of the key
-were compared with whoever joined.
+Pins are everybody's own: the hub may say that somebody has joined, and a person here decides, after six words of the
+key were compared with whoever joined.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property, lru_cache
-from hashlib import scrypt, sha256
+from functools import cache, lru_cache
+from hashlib import scrypt
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -211,20 +211,9 @@ class FederationMembers:
         return tuple(name for name, role in self.roles.items() if role == "party")
 
     @property
-    def analysts(self) -> tuple[str, ...]:
-        """The members that may propose studies: analysts, and parties too."""
-        return tuple(name for name, role in self.roles.items() if role != "hub")
-
-    @property
     def pins(self) -> dict[str, str]:
         """Everyone's fingerprint."""
         return {name: certificate.fingerprint for name, certificate in self.certificates.items()}
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of what is the same at all members: the name, the address, roles and pins."""
-        said = {"name": self.name, "address": self.address, "roles": dict(self.roles), "pins": self.pins}
-        return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def check(self, names: Iterable[str]) -> None:
         """Raise an error unless each of these is a party of the federation."""

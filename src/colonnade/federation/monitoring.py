@@ -16,13 +16,12 @@ from importlib.metadata import entry_points
 from typing import Any, Literal, TextIO, get_args
 
 from colonnade.errors import StudyError
-from colonnade.federation import agent_store, proposal_state
+from colonnade.federation import agent_store, proposal_store
 from colonnade.federation.statements import AttemptEnd
 from colonnade.privacy.ledger.caps import RemainingBudget
 from colonnade.sanitize import sanitize
 
 LogStyle = Literal["text", "json"]
-LEVELS = ("debug", "info", "warning", "error")
 _FACTS_FIELD = "colonnade_facts"
 _NEVER = frozenset({"cell", "cells", "id", "ids", "key", "link", "password", "row", "rows", "secret", "token", "value"})
 _LONGEST = 300
@@ -41,7 +40,7 @@ def configure_logging(style: LogStyle = "text", level: str = "info", stream: Tex
     What the server of the console has to complain about goes there too, in the same form.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(_JsonFormatter() if style == "json" else _TextFormatter())
+    handler.setFormatter(_EventFormatter(style))
     for name, least in (("colonnade", level.upper()), ("uvicorn", "WARNING")):
         found = logging.getLogger(name)
         for former in list(found.handlers):
@@ -52,20 +51,22 @@ def configure_logging(style: LogStyle = "text", level: str = "info", stream: Tex
     return handler
 
 
-class _JsonFormatter(logging.Formatter):
-    """One object a line: time, level, where, what, and the facts."""
+class _EventFormatter(logging.Formatter):
+    """Time, level, where, what, and the facts: as one object a line, or as text.
+
+    ``2026-01-31T12:00:00.000+00:00 info agent: study began study=ab12 attempt=1``.
+    """
+
+    def __init__(self, style: LogStyle) -> None:
+        super().__init__()
+        self._as_json = style == "json"
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        return json.dumps(_record_fields(record) | _event_facts(record), ensure_ascii=False)
-
-
-class _TextFormatter(logging.Formatter):
-    """``2026-01-31T12:00:00.000+00:00 info agent: study began study=ab12 attempt=1``."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        told, facts = _record_fields(record), _event_facts(record)
+        told = _record_fields(record)
+        facts = {name: _plain_value(value) for name, value in getattr(record, _FACTS_FIELD, {}).items()}
+        if self._as_json:
+            return json.dumps(told | facts, ensure_ascii=False)
         named = "".join(f" {name}={_quote(value)}" for name, value in facts.items())
         return f"{told['time']} {told['level']} {told['where']}: {told['what']}{named}"
 
@@ -88,10 +89,6 @@ def _record_fields(record: logging.LogRecord) -> dict[str, Any]:
         if last is not None:
             told["at"] = f"{last.tb_frame.f_globals.get('__name__', '?')}:{last.tb_lineno}"
     return told
-
-
-def _event_facts(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: _plain_value(value) for name, value in getattr(record, _FACTS_FIELD, {}).items()}
 
 
 def _plain_value(value: Any) -> Any:
@@ -201,7 +198,7 @@ class AgentMetrics(ProcessMetrics):
 class HubMetrics(ProcessMetrics):
     """The metrics of a hub."""
 
-    states = proposal_state.STATES
+    states = proposal_store.STATES
 
     def __init__(self) -> None:
         super().__init__()

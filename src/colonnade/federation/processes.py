@@ -284,6 +284,7 @@ class StandingProcess:
         self.members = FederationMembers.load(federation)
         self.folder: Path
         self._stop = threading.Event()
+        self._not_before: dict[str, float] = {}  # what is done again later, and when
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -299,7 +300,15 @@ class StandingProcess:
         """Let it end; studies that run are ended, and can be tried again, and everything that waits is kept."""
         self._stop.set()
 
-    def _members_changed(self) -> bool:
-        """Whether the list of members was written since it was last read here."""
+    def _changed_members(self) -> FederationMembers | None:
+        """The list of members, if it was written since it was last read here; an error if it cannot be used."""
         before, self._read = self._read, file_stamp(self._federation)
-        return self._read != before
+        return None if self._read == before else FederationMembers.load(self._federation)
+
+    def _later(self, what: str, seconds: float) -> None:
+        """Let something be due after so many seconds."""
+        self._not_before[what] = time.monotonic() + seconds
+
+    def _due(self, what: str) -> bool:
+        """Whether it is time for something."""
+        return time.monotonic() >= self._not_before.get(what, 0.0)

@@ -66,6 +66,10 @@ class StoreFile:
         """The first that a query finds, if it finds any."""
         return next(iter(self.rows(query, values)), None)
 
+    def count_by_state(self, table: str) -> dict[str, int]:
+        """How many rows of a table are in which state."""
+        return dict(map(tuple, self.rows(f"SELECT state, count(*) FROM {table} GROUP BY state")))  # noqa: S608
+
     def change(self, statement: str, values: Values = ()) -> int:
         """Change something in a transaction of its own; returns how many rows that were."""
         with self.writing() as connection:

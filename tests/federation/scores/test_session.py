@@ -40,14 +40,13 @@ from colonnade.federation.scores.answer_quota import AnswerQuota, day_events
 from colonnade.federation.scores.question_queue import QuestionQueue, RefusedPerson
 from colonnade.federation.scores.service import ScoresService
 from colonnade.federation.scores.session import (
-    AnsweringOwner,
-    AskingOwner,
     PersistentSession,
+    StandingStudy,
     keep_coordinator,
     make_joiner,
     make_own_hub,
+    make_owner,
 )
-from colonnade.federation.scores.settings import StandingStudy
 from colonnade.federation.scores.web_api import make_scores_app, serve_scores
 from colonnade.privacy import (
     Ledger,
@@ -139,8 +138,8 @@ def standing_up(place: Place, standing: StandingStudy, clock: Callable | None = 
     shop = place.config("shop")
     allowance = AnswerQuota(standing, shop, shop.path.parent / "agent", **({"clock": clock} if clock else {}))
     parts = {
-        "bank": AskingOwner(standing, place.config("bank"), questions),
-        "shop": AnsweringOwner(standing, shop, allowance.open_session),
+        "bank": make_owner(standing, place.config("bank"), questions),
+        "shop": make_owner(standing, shop, allowance.open_session),
     }
     with ExitStack() as stack:
         stack.callback(allowance.close)
@@ -224,12 +223,12 @@ def test_a_count_is_on_disk_before_the_process_is_killed(place, tmp_path):
 import os, signal
 import numpy as np
 from pathlib import Path
-from colonnade.standing.scores.allowance import Allowance
-from colonnade.standing.scores.settings import Standing
+from colonnade.federation.scores.answer_quota import AnswerQuota
+from colonnade.federation.scores.session import StandingStudy
 from colonnade.study import PartyConfig, Study
 config = PartyConfig.load({str(place.config("shop").path)!r})
-allowance = Allowance(Standing.of(Study.load({str(study.path)!r}), 2), config, Path({str(tmp_path)!r}))
-gate = allowance.opened(("anna", "berta"))
+allowance = AnswerQuota(StandingStudy.of(Study.load({str(study.path)!r}), 2), config, Path({str(tmp_path)!r}))
+gate = allowance.open_session(("anna", "berta"))
 print([gate(np.array([0])).refused.tolist() for _ in range(2)], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

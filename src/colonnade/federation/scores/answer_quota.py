@@ -1,8 +1,8 @@
 """What an owner allows a day: reserved in its ledger before the first answer, counted on disk before each one.
 
-A day is one entry of the ledger, priced as if every person were asked about as often as the party allows. What was asked
-about whom is counted in a file beside it, on disk before a share leaves. A day whose counts or whose entry are no longer
-what they were, because a file was put back from a copy, is reserved anew.
+A day is one entry of the ledger, priced as if every person were asked about as often as the party allows. What was
+asked about whom is counted in a file beside it, on disk before a share leaves. A day whose counts or whose entry are
+no longer what they were, because a file was put back from a copy, is reserved anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import BudgetError, PolicyError, StorageError
-from colonnade.federation.scores.settings import StandingStudy
+from colonnade.federation.scores.session import StandingStudy
 from colonnade.federation.store_file import StoreFile
 from colonnade.privacy import Event, LedgerEntry, NonPrivate, PostProcessing, RepeatedRelease
 from colonnade.protocols.on_demand import Gate, GateDecision, PeoplePlaces
@@ -159,34 +159,30 @@ class AnswerQuota:
         now = self._clock()
         day = now.date().isoformat()
         # The mark is on disk after the counts, and before anything leaves: it never says more than they do.
-        with self._unless_written(), self._marks.writing() as marked, self._told.writing() as base:
-            if not self._turn_to(base, marked, day):
-                return GateDecision(np.ones(len(places), dtype=bool), self._opens(now))
-            times = 0 if self._closed else min(self._times, self._standing.per_person)
-            refused = self._counts[places] >= times
-            left = max(0, self._standing.per_day - self._asked)
-            refused |= np.cumsum(~refused) > left
-            counted = places[~refused]
-            if len(counted):
-                whom = ((self._digest, day, self._people[place]) for place in counted.tolist())
-                base.executemany(_COUNT, whom)
-                base.execute(
-                    "UPDATE days SET asked = asked + ? WHERE digest = ? AND day = ?", (len(counted), self._digest, day)
-                )
-                marked.execute(_MARK, (self._digest, day, self._entry, self._asked + len(counted)))
+        try:
+            with self._marks.writing() as marked, self._told.writing() as base:
+                if not self._turn_to(base, marked, day):
+                    return GateDecision(np.ones(len(places), dtype=bool), self._opens(now))
+                times = 0 if self._closed else min(self._times, self._standing.per_person)
+                refused = self._counts[places] >= times
+                left = max(0, self._standing.per_day - self._asked)
+                refused |= np.cumsum(~refused) > left
+                counted = places[~refused]
+                if len(counted):
+                    whom = ((self._digest, day, self._people[place]) for place in counted.tolist())
+                    base.executemany(_COUNT, whom)
+                    base.execute(
+                        "UPDATE days SET asked = asked + ? WHERE digest = ? AND day = ?",
+                        (len(counted), self._digest, day),
+                    )
+                    marked.execute(_MARK, (self._digest, day, self._entry, self._asked + len(counted)))
+        except BaseException:
+            self._forget()  # the day is read anew at the next question, since this one was not written
+            raise
         self._counts[counted] += 1
         self._asked += len(counted)
         self._hear(len(counted))
         return GateDecision(refused, self._opens(now) if refused.any() else 0)
-
-    @contextmanager
-    def _unless_written(self) -> Iterator[None]:
-        """Read the day anew at the next question if this one was not written."""
-        try:
-            yield
-        except BaseException:
-            self._forget()
-            raise
 
     def count_today(self) -> int | None:
         """How many were answered about today, each time counted; ``None`` before the day is paid for."""

@@ -10,11 +10,15 @@ from typing import Any, Self
 
 from colonnade.disk import reading, writing
 from colonnade.errors import StorageError, StudyError
-from colonnade.federation.scores import settings
+from colonnade.federation.scores import session
 from colonnade.federation.scores.answer_quota import AnswerQuota
 from colonnade.federation.scores.question_queue import QuestionQueue
-from colonnade.federation.scores.session import AnsweringOwner, AskingOwner, PersistentSession, make_joiner
-from colonnade.federation.scores.settings import StandingStudy
+from colonnade.federation.scores.session import (
+    PersistentSession,
+    StandingStudy,
+    make_joiner,
+    make_owner,
+)
 from colonnade.randomness import new_key
 from colonnade.study import PartyConfig
 
@@ -50,25 +54,26 @@ class ScoresService:
     ) -> None:
         """``scored`` is told how many scores were told, to this party or by it."""
         self.scored = scored
-        self.part, self.hub = settings.read_scores_section(said, config.path), hub
+        self.part, self.hub = session.read_scores_section(said, config.path), hub
         self.token_file = folder / self.part.token
         self.kept: dict[str, OpenQuestion] = {}
         for model in self.part.models:
-            standing = settings.load_standing_study(model, config.path)
+            standing = session.load_standing_study(model, config.path)
             name = standing.study.name
             if name in self.kept:
                 raise StudyError(f"{config.path}: [agent.scores] names two studies that are called {name!r} [ST543]")
             self.kept[name] = self._kept(standing, config, folder, hub)
 
     def _kept(self, standing: StandingStudy, config: PartyConfig, folder: Path, hub: str | None) -> OpenQuestion:
-        enter, wait = make_joiner(standing, config.name, config.key, hub=hub), standing.study.content.limits.join
+        enter = make_joiner(standing, config.name, config.key, hub=hub)
         if standing.task.to == config.name:
             questions = QuestionQueue(gather=self.part.gather / 1000)
-            asking = AskingOwner(standing, config, questions)
-            return OpenQuestion(standing, PersistentSession(enter, asking, wait=wait), questions, None)
+            return OpenQuestion(
+                standing, PersistentSession(enter, make_owner(standing, config, questions)), questions, None
+            )
         allowance = AnswerQuota(standing, config, folder, told=lambda people: self.scored(people))
-        answering = AnsweringOwner(standing, config, allowance.open_session)
-        return OpenQuestion(standing, PersistentSession(enter, answering, wait=wait), None, allowance)
+        answering = make_owner(standing, config, allowance.open_session)
+        return OpenQuestion(standing, PersistentSession(enter, answering), None, allowance)
 
     @property
     def asked_here(self) -> dict[str, OpenQuestion]:

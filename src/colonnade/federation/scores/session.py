@@ -1,27 +1,119 @@
-"""One participant of a standing question: how it meets the others, stays, and comes back if it is lost."""
+"""One participant of a standing question: what its file says, how it meets the others, stays, and comes back."""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from pydantic import Field, ValidationError, field_validator
 from threadpoolctl import threadpool_limits
 
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.federation.scores.question_queue import QuestionQueue
-from colonnade.federation.scores.settings import StandingStudy
-from colonnade.protocols.on_demand import GateOpener
+from colonnade.models import registry
+from colonnade.protocols.on_demand import GateOpener, OnDemandQuestion
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.session import SessionEndpoint, run_role
-from colonnade.study import PartyConfig
+from colonnade.study import PartyConfig, Study
 from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinator
 from colonnade.study.connect import MeetingPoint as MeetingPlace, join, load_identity
-from colonnade.tables import Table
+from colonnade.study.spec import first_problem
+from colonnade.study.study_file import FileSection, check_path
 from colonnade.wire import Endpoint, Hub
+
+_SECTION = "agent.scores"
+
+
+class ScoredModelPart(FileSection):
+    """One of ``models``: a study of kind "prediction", agreed to by its digest, that stands open for questions.
+
+    ``per_person`` is how often a day the entitled party may be told about one person, and ``per_day`` about how many
+    people it may ask a day, each time counted.
+    """
+
+    study: str
+    digest: str
+    per_person: int = Field(default=1, ge=1, le=10_000, strict=True)
+    per_day: int = Field(default=10_000, ge=1, le=10**9, strict=True)
+
+    @field_validator("study")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        return check_path(text)
+
+    @field_validator("digest")
+    @classmethod
+    def _digits(cls, text: str) -> str:
+        if not re.fullmatch("[0-9a-f]{64}", text):
+            raise ValueError("must be the 64 hexadecimal digits that `colonnade privacy` prints for the study [VA165]")
+        return text
+
+
+class ScoresPart(FileSection):
+    """The section: the standing questions, and where programs of this machine may ask."""
+
+    models: tuple[ScoredModelPart, ...] = Field(min_length=1, max_length=16)
+    token: str = "scores.token"  # noqa: S105 - the name of a file
+    gather: float = Field(default=2.0, ge=0, le=1000)
+    """Milliseconds for which a first question waits for others, which are then asked together."""
+
+    @field_validator("token")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        return check_path(text)
+
+
+@dataclass(frozen=True)
+class StandingStudy:
+    """A study that stands open for questions, checked."""
+
+    study: Study
+    question: OnDemandQuestion
+    per_person: int = 1
+    per_day: int = 10_000
+
+    @classmethod
+    def of(cls, study: Study, per_person: int = 1, per_day: int = 10_000) -> StandingStudy:
+        """This study, if questions can be asked in it one by one; otherwise an error."""
+        study.runnable()
+        make = registry.part(study.content.task.kind, "standing")
+        if make is None:
+            raise StudyError(
+                f'{study.path}: scores on demand need a study of kind = "prediction", and this one is of kind '
+                f"{study.content.task.kind!r} [ST546]"
+            )
+        return cls(study, make(study.path, study.estimator(), study.task), per_person, per_day)
+
+    @property
+    def task(self) -> Any:
+        """The public task of the question."""
+        return self.question.task
+
+
+def read_scores_section(said: Mapping[str, Any], path: Path) -> ScoresPart:
+    """The section of the party file at ``path``."""
+    try:
+        return ScoresPart.model_validate(said)
+    except ValidationError as error:
+        raise StudyError(f"{path}: {first_problem(error, _SECTION)} [ST548]") from None
+
+
+def load_standing_study(part: ScoredModelPart, path: Path) -> StandingStudy:
+    """The study that one of ``models`` names, if it is the one that was agreed to."""
+    study = Study.load(path.parent / part.study)
+    if study.digest != part.digest:
+        raise PolicyError(
+            f"{path}: [{_SECTION}] agrees to another study than {part.study} is now: see what it costs with `colonnade "
+            f"privacy {part.study}`, and write digest = {study.digest!r} if you agree [PO009]"
+        )
+    return StandingStudy.of(study, part.per_person, part.per_day)
+
 
 _LOG = logging.getLogger("colonnade.scores")
 _FIRST_PAUSE, _LONGEST_PAUSE, _LASTED, _GOODBYE = 0.5, 15.0, 60.0, 2.0
@@ -41,106 +133,55 @@ class AlignmentLog:
         """Facts for a record, which a session that stays open has none of."""
 
 
+@dataclass(frozen=True)
 class ScoresParticipant:
-    """What one participant plays in a session."""
+    """What one participant plays in a session, and what is asked in it where this party asks."""
 
-    def __init__(self, standing: StandingStudy) -> None:
-        self.standing = standing
+    standing: StandingStudy
+    program: Callable[[Any], None]
+    questions: QuestionQueue | None = None
 
-    def program(self, me: Any) -> None:
-        """Its program."""
-        raise NotImplementedError
-
-    def ended(self, why: BaseException | None) -> None:
-        """A session ended, and why if it was not the entitled party's wish; most have nothing to clear away."""
-
-    def stop(self) -> None:
-        """Nothing more is to be asked; most ask nothing."""
-
-
-class ScoresCoordinator(ScoresParticipant):
-    """The coordinator's part."""
-
-    def program(self, me: Coordinator) -> None:
-        """Compare lists once, then keep the third seat or only stay."""
-        align_as_coordinator(me, self.standing.study, AlignmentLog())
-        self.standing.question.coordinator(me)
+    def play(self, place: SessionEndpoint) -> None:
+        """Play one session until the entitled party ends it, or an error does; whoever waits is told."""
+        study = self.standing.study
+        aligns, wait = study.aligning is not None, study.content.limits.join
+        why: BaseException | None = None
+        try:
+            with threadpool_limits(limits=1, user_api="blas"):
+                run_role(place, self.standing.question.session, self.program, wait=wait, aligns=aligns)
+        except BaseException as error:
+            why = error
+            raise
+        finally:
+            if self.questions is not None:
+                self.questions.end(why)
 
 
-class _Owner(ScoresParticipant):
-    """What both kinds of owners have: the table, aligned with the others'."""
+def make_owner(standing: StandingStudy, config: PartyConfig, answers: GateOpener | QuestionQueue) -> ScoresParticipant:
+    """An owner: the entitled party, which asks what is in a queue, or one that answers what its gate lets through."""
+    study, question = standing.study, standing.question
+    questions = answers if isinstance(answers, QuestionQueue) else None
+    config.check(study)
+    table = config.table(study.roster.schemas[config.name], None if study.aligning is None else study.aligning.plan)
+    if questions is None:
+        config.check_budget(study)
 
-    def __init__(self, standing: StandingStudy, config: PartyConfig) -> None:
-        super().__init__(standing)
-        study = standing.study
-        config.check(study)
-        self.config, self.question = config, standing.question
-        plan = None if study.aligning is None else study.aligning.plan
-        self._table = config.table(study.roster.schemas[config.name], plan)
+    def program(me: Owner) -> None:
+        aligned = OwnerAlignment(study, config, table, AlignmentLog()).owner(me)
+        if isinstance(answers, QuestionQueue):
+            answers.set_weighing(question.weigh(aligned))
+            question.asker(me, aligned, answers)
+        else:
+            question.dealer(me, aligned, answers)
 
-    def aligned(self, me: Owner) -> Table:
-        """The people that all hold."""
-        return OwnerAlignment(self.standing.study, self.config, self._table, AlignmentLog()).owner(me)
-
-
-class AnsweringOwner(_Owner):
-    """An owner that answers what its gate lets through."""
-
-    def __init__(self, standing: StandingStudy, config: PartyConfig, opened: GateOpener) -> None:
-        super().__init__(standing, config)
-        config.check_budget(standing.study)
-        self._opened = opened
-
-    def program(self, me: Owner) -> None:
-        """Answer questions until the session ends."""
-        self.question.dealer(me, self.aligned(me), self._opened)
-
-
-class AskingOwner(_Owner):
-    """The entitled party."""
-
-    def __init__(self, standing: StandingStudy, config: PartyConfig, questions: QuestionQueue) -> None:
-        super().__init__(standing, config)
-        self._questions = questions
-
-    def program(self, me: Owner) -> None:
-        """Ask what programs of this party ask, until it is stopped."""
-        table = self.aligned(me)
-        self._questions.set_weighing(self.question.weigh(table))
-        self.question.asker(me, table, self._questions)
-
-    def ended(self, why: BaseException | None) -> None:
-        """Tell whoever waits."""
-        self._questions.end(why)
-
-    def stop(self) -> None:
-        """Let nobody wait for a question any more."""
-        self._questions.stop()
-
-
-def run_session(place: SessionEndpoint, participant: ScoresParticipant, *, wait: float | None = None) -> None:
-    """Play one session until the entitled party ends it, or an error does."""
-    standing = participant.standing
-    try:
-        with threadpool_limits(limits=1, user_api="blas"):
-            run_role(
-                place,
-                standing.question.session,
-                participant.program,
-                wait=wait,
-                aligns=standing.study.aligning is not None,
-            )
-    except BaseException as why:
-        participant.ended(why)
-        raise
-    participant.ended(None)
+    return ScoresParticipant(standing, program, questions)
 
 
 class PersistentSession:
     """A thread that takes part in one session after the other until it is stopped."""
 
-    def __init__(self, join: Join, participant: ScoresParticipant, *, wait: float | None = None) -> None:
-        self._join, self._participant, self._wait, self._name = join, participant, wait, participant.standing.study.name
+    def __init__(self, join: Join, participant: ScoresParticipant) -> None:
+        self._join, self._participant, self._name = join, participant, participant.standing.study.name
         self._stopped = threading.Event()
         self._place: SessionEndpoint | None = None
         self.last: str | None = None
@@ -160,8 +201,8 @@ class PersistentSession:
     def stop(self, timeout: float = 10.0) -> None:
         """Leave the session, and wait until it has ended here."""
         self._stopped.set()
-        self._participant.stop()
-        if isinstance(self._participant, AskingOwner):
+        if self._participant.questions is not None:
+            self._participant.questions.stop()
             self._thread.join(_GOODBYE)  # it ends the session for all, if all are there
         place = self._place
         if place is not None:
@@ -174,7 +215,7 @@ class PersistentSession:
             began = monotonic()
             try:
                 self._place = self._join()
-                run_session(self._place, self._participant, wait=self._wait)
+                self._participant.play(self._place)
                 self.last = "the entitled party ended it"
             except ColonnadeError as error:
                 self.last = str(error)
@@ -189,12 +230,9 @@ class PersistentSession:
             self._stopped.wait(pause)
 
 
-_DIGITS = 32
-
-
 def scores_room(standing: StandingStudy) -> str:
     """The room of a standing question; sessions in it are about nothing else, and follow from its digest."""
-    return f"scores.{standing.study.digest[:_DIGITS]}"
+    return f"scores.{standing.study.digest[:32]}"
 
 
 def make_joiner(standing: StandingStudy, name: str, key: Path, *, hub: str | None = None) -> Join:
@@ -220,5 +258,10 @@ def make_own_hub(standing: StandingStudy, key: Path, *, listen: str | None = Non
 def keep_coordinator(standing: StandingStudy, key: Path, hub: Hub) -> PersistentSession:
     """Open a standing question's room at a hub of this process, and keep the coordinator's seat in it."""
     hub.open(scores_room(standing), standing.study.participants)
-    enter, wait = make_joiner(standing, COORDINATOR, key, hub=hub.own_address), standing.study.content.limits.join
-    return PersistentSession(enter, ScoresCoordinator(standing), wait=wait).start()
+
+    def program(me: Coordinator) -> None:
+        align_as_coordinator(me, standing.study, AlignmentLog())
+        standing.question.coordinator(me)
+
+    enter = make_joiner(standing, COORDINATOR, key, hub=hub.own_address)
+    return PersistentSession(enter, ScoresParticipant(standing, program)).start()
