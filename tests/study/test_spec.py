@@ -289,7 +289,7 @@ def test_a_cap_for_all_others_is_read_and_the_party_is_known_to_its_ledger(folde
     for _ in range(2):  # without a ledger, and with an empty one
         with raises(BudgetError, "BU002", "others", "policy.budget"):
             config.check_budget(study)
-        config.book()
+        config.open_ledger()
 
 
 def test_a_party_says_how_its_file_is_written(folder):

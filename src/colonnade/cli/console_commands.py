@@ -160,7 +160,7 @@ def own_link(config: Path) -> str | None:
 
 def open_party_console(
     config: PartyConfig,
-    office: AgentStore,
+    store: AgentStore,
     metrics: Callable[[], tuple[bytes, str]] | None = None,
     beside: Iterable[Any] = (),
     scores: ScoresService | None = None,
@@ -175,32 +175,32 @@ def open_party_console(
         from colonnade.console.server import serve_console
     except ModuleNotFoundError as error:
         raise StudyError(NEEDS_EXTRA) from error
-    desk = PartyView(config, office, scores)
+    view = PartyView(config, store, scores)
     return serve_console(
-        desk, folder, part, lambda: desk.config.agent_section.people, PARTY_PAGES, beside=beside, metrics=metrics
+        view, folder, part, lambda: view.config.agent_section.people, PARTY_PAGES, beside=beside, metrics=metrics
     )
 
 
 def open_hub_console(
-    desk: ProposalStore,
+    proposals: ProposalStore,
     results: Path,
     present: Callable[[], Collection[str]] = tuple,
     metrics: Callable[[], tuple[bytes, str]] | None = None,
 ) -> ConsoleServer | None:
     """Serve the analyst's side of a hub, where its file says so; ``results`` has a folder for each study."""
-    if not desk.part.console:
+    if not proposals.part.console:
         return None
     try:
         from colonnade.console.hub import HUB_PAGES, HubView
         from colonnade.console.server import serve_console
     except ModuleNotFoundError as error:
         raise StudyError(NEEDS_EXTRA) from error
-    view = HubView(desk, results, present)
+    view = HubView(proposals, results, present)
 
     def people() -> Mapping[str, ConsoleRole]:
-        return {} if desk.members.hub is None else desk.members.hub.people
+        return {} if proposals.members.hub is None else proposals.members.hub.people
 
-    return serve_console(view, desk.folder / "console", desk.part.console, people, HUB_PAGES, metrics=metrics)
+    return serve_console(view, proposals.folder / "console", proposals.part.console, people, HUB_PAGES, metrics=metrics)
 
 
 def greeting(served: ConsoleServer, config: Path) -> str:

@@ -90,21 +90,21 @@ def create(
 
 def hub(federation: FederationPath, json: Json = False) -> None:
     """Serve a federation: its studies, proposals and results."""
-    keeper = HubServer(federation)
-    with keeper.alone():  # before its console is served
-        _serve(keeper, federation, json)
+    server = HubServer(federation)
+    with server.alone():  # before its console is served
+        _serve(server, federation, json)
 
 
-def _serve(keeper: HubServer, federation: Path, json: bool) -> None:
-    monitoring.configure_logging(keeper.part.log.format, keeper.part.log.level)
+def _serve(server: HubServer, federation: Path, json: bool) -> None:
+    monitoring.configure_logging(server.part.log.format, server.part.log.level)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: keeper.stop())
-    served = open_hub_console(keeper.desk, keeper.folder / "results", keeper.service.present, keeper.metrics.page)
+        signal.signal(number, lambda *_: server.stop())
+    served = open_hub_console(server.desk, server.folder / "results", server.service.present, server.metrics.page)
 
     def ready() -> None:
-        facts = {"hub": keeper.hub.address, "members": len(keeper.members.roles), "folder": str(keeper.folder)}
+        facts = {"hub": server.hub.address, "members": len(server.members.roles), "folder": str(server.folder)}
         emit(facts) if json else say(
-            f"hub of {keeper.members.name!r} at {keeper.hub.address} for {_members(keeper.members)}; "
+            f"hub of {server.members.name!r} at {server.hub.address} for {_members(server.members)}; "
             f"stop it with Ctrl-C\nto let somebody in: colonnade federation invite {federation} NAME"
         )
         if served is not None and not json:
@@ -112,7 +112,7 @@ def _serve(keeper: HubServer, federation: Path, json: bool) -> None:
         freeze_baseline()
 
     try:
-        keeper.serve(ready)
+        server.serve(ready)
     finally:
         if served is not None:
             served.stop()

@@ -144,9 +144,9 @@ def studies(
 ) -> None:
     """List proposed studies: state, who is waited for, cost."""
     if config is not None:
-        office = _office(config)
-        known = [_of_party(entry) for entry in office.entries()]
-        status = office.status()
+        store = _open_store(config)
+        known = [_of_party(entry) for entry in store.entries()]
+        status = store.status()
         head = f"connected to {status.hub}" if status.connected else f"not connected: {status.reason}"
         facts: dict[str, Any] = {"agent": asdict(status)}
     else:
@@ -166,8 +166,8 @@ def approve(
     json: Json = False,
 ) -> None:
     """Say yes to a proposed study, after reading what it costs."""
-    office = _office(config)
-    entry = office.entry(id)
+    store = _open_store(config)
+    entry = store.entry(id)
     found = entry.assessment or {}
     if not json:
         say(
@@ -182,7 +182,7 @@ def approve(
         if not ask_yes_or_no(f"Take part in {entry.name!r} ({entry.digest}) at this cost?"):
             raise PolicyError(f"study {entry.name!r} was not approved; it still waits [PO006]")
     who = _person()
-    _say_answer(office.approve(id, f"{who} at the command line"), office, who, "approve", json)
+    _say_answer(store.approve(id, f"{who} at the command line"), store, who, "approve", json)
 
 
 def decline(
@@ -192,8 +192,8 @@ def decline(
     json: Json = False,
 ) -> None:
     """Say no to a proposed study, and why."""
-    office, who = _office(config), _person()
-    _say_answer(office.decline(id, f"{who} at the command line", why), office, who, "decline", json, why)
+    store, who = _open_store(config), _person()
+    _say_answer(store.decline(id, f"{who} at the command line", why), store, who, "decline", json, why)
 
 
 def cancel(
@@ -206,8 +206,8 @@ def cancel(
     """Take back a yes, or one's own proposal; ends what runs."""
     config, digits = _where(where, federation)
     if config is not None:
-        office, who = _office(config), _person()
-        _say_answer(office.withdraw(digits, f"{who} at the command line", why), office, who, "cancel", json, why)
+        store, who = _open_store(config), _person()
+        _say_answer(store.withdraw(digits, f"{who} at the command line", why), store, who, "cancel", json, why)
         return
     members, identity = _analyst(federation, key)
     with FederationClient(members, identity) as line:
@@ -225,11 +225,11 @@ def follow_logs(
     json: Json = False,
 ) -> None:
     """Show what happens in a study, from this party's own record."""
-    office = _office(config)
+    store = _open_store(config)
     read: dict[Path, tuple[int, str]] = {}
     while True:
-        over = office.entry(id).over and not any(attempt.state == "running" for attempt in office.attempts(id))
-        for attempt in office.attempts(id):
+        over = store.entry(id).over and not any(attempt.state == "running" for attempt in store.attempts(id))
+        for attempt in store.attempts(id):
             new = [told for name in ("events.jsonl", OUTPUT) for told in _new_lines(attempt.folder / name, read)]
             for _, line in sorted(new, key=lambda told: told[0]):
                 emit({"attempt": attempt.number, **line}) if json else say(_line(attempt.number, line))
@@ -251,11 +251,11 @@ def result(
     """Fetch the result of a study that has ended well."""
     config, digits = _where(where, federation)
     if config is not None:
-        office = _office(config)
-        page = office.report(digits)
+        store = _open_store(config)
+        page = store.report(digits)
         if page is None:
             raise ProposalError(
-                f"study {office.entry(digits).name!r} is {office.entry(digits).state}: there is no result here [OF001]"
+                f"study {store.entry(digits).name!r} is {store.entry(digits).state}: there is no result here [OF001]"
             )
         emit({"folder": str(page.parent), "report": str(page)}) if json else say(f"the result is in {page.parent}")
         return
@@ -292,7 +292,7 @@ def result(
     )
 
 
-def _office(config: Path) -> AgentStore:
+def _open_store(config: Path) -> AgentStore:
     own = PartyConfig.load(config)
     folder = own.path.parent / own.agent_section.folder
     if not (folder / "agent.db").exists():
@@ -333,12 +333,12 @@ def _find_study(line: FederationClient, id: str) -> Mapping[str, Any]:
     return study
 
 
-def _say_answer(entry: ProposedStudy, office: AgentStore, who: str, what: str, json: bool, detail: str = "") -> None:
-    office.audit.add(who, _OPERATOR, what, entry.id, detail)
+def _say_answer(entry: ProposedStudy, store: AgentStore, who: str, what: str, json: bool, detail: str = "") -> None:
+    store.audit.add(who, _OPERATOR, what, entry.id, detail)
     if json:
         emit({"id": entry.id, "state": entry.state})
         return
-    waits = "" if office.status().pid else "; no agent runs, so nobody is told until one does"
+    waits = "" if store.status().pid else "; no agent runs, so nobody is told until one does"
     say(f"{entry.name!r} is {entry.state}{waits}")
 
 
