@@ -166,7 +166,7 @@ def test_levels_are_told_by_each_party_and_charged_to_those_who_tell(place):
     assert set(joint.ids) == common(place)
     assert (joint.probabilities.shape, joint.classes) == ((len(joint.ids), 2), [False, True])
     assert joint.own_scores.shape == joint.deviations.shape == joint.scores.shape
-    assert models["shop"].learned() == models["clinic"].learned() == {}
+    assert models["shop"].learned_values() == models["clinic"].learned_values() == {}
     assert "answered at random" in (out / "report.html").read_text()
     assert 0 < place.spent(teller, "bank") < math.inf
     with raises(BudgetError, "BU002"):
