@@ -167,7 +167,7 @@ def test_received_scores_stand_beside_a_model_of_ones_own(colonnade, tmp_path, o
     told, before = np.linspace(0.2, 0.7, rows), np.linspace(0.6, 0.3, rows)
     both, own_both = (np.stack([1 - each, each], axis=1) for each in (told, before))
     beside = ScoreContext(probabilities=both, own_probabilities=own_both, classes=[False, True])
-    asked.received(asked.ids_, asked.scores_, told > 0.5, beside)
+    asked.store_answers(asked.ids_, asked.scores_, told > 0.5, beside)
     asked.save(tmp_path / "scores.json")
     mine, own = tmp_path / "own.csv", np.linspace(0.1, 0.8, rows)
     lines = [f"{person},{chance!r}\n" for person, chance in zip(asked.ids_, own.tolist(), strict=True)]

@@ -211,7 +211,7 @@ def test_a_single_key_is_the_id_column(folder):
         ('name = "who"', 'name = ""', "ST573"),
         ('column = "birth"', "", ("ST573", "keys.born.column")),
         ('column = "birth"', 'colum = "birth"', ("VA195", "keys.born")),
-        ('"%d.%m.%Y"', '"%d.%m"', ("DA177", "keys.born")),
+        ('"%d.%m.%Y"', '"%d.%m"', ("SC046", "keys.born")),
         ("[policy]\n", '[policy]\nalign = ["psi"]\n', "ST573"),
         ("[policy]\n", '[policy]\nalign = "dh"\n', ("ST573", "policy.align")),
         ("[policy]\n", '[policy]\nhidden = "yes"\n', ("ST573", "policy.hidden")),

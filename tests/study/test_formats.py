@@ -147,26 +147,21 @@ def wire(folder):
         "frame": encode(["shares", {"block": np.arange(3, dtype=np.int64), "of": None}]).hex(),
         "offer": offer.to_bytes().hex(),
         "link": offer.greeting(bytes(16)).hex(),
-        "messages": {path.parent.name: declared(path) for path in vocabularies()},
+        "messages": declared(),
     }
 
 
-def vocabularies():
-    """Every list of messages; each is known by the name of its folder, wherever that lies."""
-    found = sorted(SOURCE.rglob("vocabulary.py"), key=lambda path: path.parent.name)
-    assert len({path.parent.name for path in found}) == len(found)
-    return found
-
-
-def declared(path):
-    """The messages of a vocabulary as its source declares them: each kind, its fields and the kind of their forms."""
-    module = importlib.import_module(f"colonnade.{'.'.join(path.relative_to(SOURCE).with_suffix('').parts)}")
-    found = {}
-    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "Message":
-            said = {str(each.arg): _kind_of_form(each.value, module) for each in call.keywords}
-            found[ast.unparse(call.args[0]).strip("'")] = said
-    return found
+def declared():
+    """The messages that the source declares, wherever that is: of each kind, its fields and the kind of their forms."""
+    found: dict[str, list[Any]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        if "MessageSchema(" in (source := path.read_text(encoding="utf-8")) and path.parent.name != "scale":
+            module = importlib.import_module(f"colonnade.{'.'.join(path.relative_to(SOURCE).with_suffix('').parts)}")
+            for call in ast.walk(ast.parse(source)):
+                if isinstance(call, ast.Call) and ast.unparse(call.func) == "MessageSchema":
+                    said = {str(each.arg): _kind_of_form(each.value, module) for each in call.keywords}
+                    found.setdefault(ast.unparse(call.args[0]).strip("'"), []).append(said)
+    return {kind: sorted(forms, key=str) for kind, forms in sorted(found.items())}
 
 
 def _kind_of_form(said, module):
@@ -242,6 +237,9 @@ OTHER_NUMBERS = {
     "wire/link_offers.py:_MAGIC": "part of the wire",
     "wire/codec.py:MAGIC": "part of the wire",
     "tables/files.py:_PARQUET_MAGIC": "of Parquet",
+    "tables/files.py:DEFAULT_FORMAT": "how a CSV file is written where nobody says so",
+    "tables/schema.py:_NO_FORMAT": "the same, of a schema",
+    "tables/keys.py:UNICODE_VERSION": "of the standard",
     "tables/partitioning/partitions.py:_FORMAT": "a folder that is deleted when its study ends",
     "study/scale/constants.py:FORMAT": "the name of the file; its number is beside it",
 }

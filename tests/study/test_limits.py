@@ -145,10 +145,10 @@ def test_engines_follow_from_what_is_said():
     assert isinstance(ComputeSection().open_engine(), ProcessEngine)
     part = ComputeSection.model_validate({"engine": "ray", "workers": 3, "memory": "1GB", "spool": "spool"})
     assert (part.workers, part.memory, part.spool, part.address) == (3, 10**9, "spool", None)
-    assert isinstance(part.opened(), RayEngine)
+    assert isinstance(part.open_engine(), RayEngine)
     near = ComputeSection.model_validate({"engine": "ray://127.0.0.1:10001", **SHARED})
     assert near.address == "ray://127.0.0.1:10001"
-    assert isinstance(near.opened(), RayEngine)
+    assert isinstance(near.open_engine(), RayEngine)
 
 
 def test_sizes_and_addresses():
@@ -177,7 +177,7 @@ def test_a_cluster_over_a_network_needs_a_token_and_tls(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     part = ComputeSection.model_validate({"engine": "ray://head.example.org:10001", **SHARED})
     with raises(EngineError, "EN*", "RAY_AUTH_MODE=token", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS=1", *CERTIFICATES):
-        part.opened()
+        part.open_engine()
     whole = dict.fromkeys(CERTIFICATES, __file__) | {"RAY_USE_TLS": "1", "RAY_AUTH_MODE": "token"}
     for token in ({"RAY_AUTH_TOKEN": "secret"}, {"RAY_AUTH_TOKEN_PATH": __file__}):
         check_guarded("head.example.org:6379", whole | token)

@@ -376,7 +376,7 @@ def test_studies_that_end_early_are_counted_and_limited(world):
     world.table.write_text(world.table.read_text().replace("id,", "no,", 1))
     study = world.written(excuse=0.1)
     for failed in (0, 1):
-        assert world.config().failed == failed
+        assert world.config().failed_count == failed
         with pytest.raises(errors.DataError):
             run_party(study, world.config(), world.folder / "run")
     with raises(errors.PolicyError, "PO007", "2", "bank", "7"):
@@ -384,7 +384,7 @@ def test_studies_that_end_early_are_counted_and_limited(world):
     assert world.states("bank") == ["released"] * 2
     ledger = Ledger(world.config().ledger)
     ledger.commit(ledger.reserve("well", study.digest, study.events, study.trust, []))
-    assert world.config().failed == 2
+    assert world.config().failed_count == 2
     assert ledger_view.ledger_facts(ledger, 1e-5, None, world.config())["failures"] == {
         "days": 7,
         "at_most": 2,
@@ -478,7 +478,7 @@ def bank(unheard):
     study = unheard.study()
 
     def ran(*steps, digest=study.digest):
-        book = unheard.config().book()
+        book = unheard.config().open_ledger()
         entry = book.reserve(study.name, digest, study.events, study.trust, [], (), study.keys())
         for step in steps or (book.mark_sent, book.commit):
             entry = step(entry)
@@ -496,10 +496,10 @@ def test_only_a_study_that_ended_well_already_ran(bank):
     own = config()
     assert EarlierRuns.of(own, study) == EarlierRuns("bank", (), ())
     assert not own.ledger.exists()
-    ran(own.book().release)
+    ran(own.open_ledger().release)
     ran(digest="0" * 64)
     assert EarlierRuns.of(own, study) == EarlierRuns("bank", (), ())
-    ran(own.book().mark_sent)
+    ran(own.open_ledger().mark_sent)
     found = EarlierRuns.of(own, study)
     assert found.sentence is None
     check_words(found.unfinished, "a run of this study that did not end well", "charged in full")

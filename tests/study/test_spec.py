@@ -289,7 +289,7 @@ def test_a_cap_for_all_others_is_read_and_the_party_is_known_to_its_ledger(folde
     for _ in range(2):  # without a ledger, and with an empty one
         with raises(BudgetError, "BU002", "others", "policy.budget"):
             config.check_budget(study)
-        config.book()
+        config.open_ledger()
 
 
 def test_a_party_says_how_its_file_is_written(folder):
@@ -635,8 +635,8 @@ def test_marks_on_parameters_are_found():
     assert parsed("linear", epsilon_by_party={"a": 1.0}).own_price == "epsilon_by_party"
     assert parsed("prediction", exact=True).own_price == parsed("split-scores", exact=True).own_price == "exact = true"
     assert parsed("split-classifier", per_release=0.5).own_price == "per_release"
-    assert parsed("glm", rows=70).marked(LIMITS_ROWS) == 70
-    assert parsed("pca", rows_at_most=80).marked(LIMITS_ROWS) == 80
-    assert parsed("logistic", rows=70, rows_at_most=90).marked(LIMITS_ROWS) == 90
-    assert parsed("polynomial").marked(NAMES_LABEL) is None
+    assert parsed("glm", rows=70).value_with_mark(LIMITS_ROWS) == 70
+    assert parsed("pca", rows_at_most=80).value_with_mark(LIMITS_ROWS) == 80
+    assert parsed("logistic", rows=70, rows_at_most=90).value_with_mark(LIMITS_ROWS) == 90
+    assert parsed("polynomial").value_with_mark(NAMES_LABEL) is None
     assert parsed("glm", family_options={"reach": 2.0}).parameters["family_options"]["reach"] == 2.0

@@ -148,7 +148,8 @@ def verdict_table(head: str, verdicts: Sequence[GameVerdict]) -> list[str]:
     for verdict in verdicts:
         shown = f"{verdict.result.epsilon_lower_bound:.3f}"
         lines.append(
-            f"{verdict.label:<{wide}}  {format_rounded_up(verdict.claimed):>8}  {shown:>6}  {verdict.reach:>5}  {verdict.word}"
+            f"{verdict.label:<{wide}}  {format_rounded_up(verdict.claimed):>8}  {shown:>6}  "
+            f"{verdict.reach:>5}  {verdict.word}"
         )
     return lines
 
@@ -376,5 +377,6 @@ def _leave(out: Path, name: str, model: Path, result: Any, more: Mapping[str, An
         return
     needed = result.needed[:1].upper() + result.needed[1:]
     say(
-        f"{page.summarise_attack(result)}\n\n{needed}\n\npage: {target}, for those who hold the data, not for publication"
+        f"{page.summarise_attack(result)}\n\n{needed}\n\n"
+        f"page: {target}, for those who hold the data, not for publication"
     )

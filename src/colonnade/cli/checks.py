@@ -1,4 +1,4 @@
-"""Before a study: what it would cost, how many rounds or rows fit, a party's own keys, and whether its files are in order."""
+"""Before a study: what it would cost, how many rounds or rows fit, a party's own keys, and a check of its files."""
 
 from __future__ import annotations
 

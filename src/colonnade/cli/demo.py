@@ -1,4 +1,4 @@
-"""The demonstration: a bank, a shop and a clinic, one private PCA of their common people, and a second study in the browser."""
+"""The demonstration: a private PCA of the people that three organisations share; a second study in the browser."""
 
 from __future__ import annotations
 
@@ -304,8 +304,10 @@ def show_in_browser(study: Path) -> None:
     say("\nIN THE BROWSER: starting a hub and three agents on this machine ...")
     federation = make_federation(study)
     with run_federation(federation) as links:
-        said = _run_command("federation", "propose", federation.parent / "PROPOSAL.toml", "--federation", federation, "--key",
-                      federation.parent / ANALYST / f"{ANALYST}.key", "--purpose", PURPOSE)  # fmt: skip
+        proposal, key = federation.parent / "PROPOSAL.toml", federation.parent / ANALYST / f"{ANALYST}.key"
+        said = _run_command(
+            "federation", "propose", proposal, "--federation", federation, "--key", key, "--purpose", PURPOSE
+        )
         say(
             f"they run, and an analyst has proposed a second study, {said['study']!r}.\n"
             "Each link works once, within ten minutes:\n"

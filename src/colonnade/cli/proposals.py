@@ -143,7 +143,7 @@ def studies(
 ) -> None:
     """List proposed studies: state, who is waited for, cost."""
     if config is not None:
-        store = _store(config)
+        store = _open_store(config)
         known = [_of_party(entry) for entry in store.entries()]
         status = store.status()
         head = f"connected to {status.hub}" if status.connected else f"not connected: {status.reason}"
@@ -165,7 +165,7 @@ def approve(
     json: Json = False,
 ) -> None:
     """Say yes to a proposed study, after reading what it costs."""
-    store = _store(config)
+    store = _open_store(config)
     entry = store.entry(id)
     found = entry.assessment or {}
     if not json:
@@ -191,7 +191,7 @@ def decline(
     json: Json = False,
 ) -> None:
     """Say no to a proposed study, and why."""
-    store, who = _store(config), _person()
+    store, who = _open_store(config), _person()
     _say_answer(store.decline(id, f"{who} at the command line", why), store, who, "decline", json, why)
 
 
@@ -205,7 +205,7 @@ def cancel(
     """Take back a yes, or one's own proposal; ends what runs."""
     config, digits = _where(where, federation)
     if config is not None:
-        store, who = _store(config), _person()
+        store, who = _open_store(config), _person()
         _say_answer(store.withdraw(digits, f"{who} at the command line", why), store, who, "cancel", json, why)
         return
     members, identity = _analyst(federation, key)
@@ -224,7 +224,7 @@ def follow_logs(
     json: Json = False,
 ) -> None:
     """Show what happens in a study, from this party's own record."""
-    store = _store(config)
+    store = _open_store(config)
     read: dict[Path, tuple[int, str]] = {}
     while True:
         over = store.entry(id).over and not any(attempt.state == "running" for attempt in store.attempts(id))
@@ -250,7 +250,7 @@ def result(
     """Fetch the result of a study that has ended well."""
     config, digits = _where(where, federation)
     if config is not None:
-        store = _store(config)
+        store = _open_store(config)
         page = store.report(digits)
         if page is None:
             raise ProposalError(
@@ -291,7 +291,7 @@ def result(
     )
 
 
-def _store(config: Path) -> AgentStore:
+def _open_store(config: Path) -> AgentStore:
     own = PartyConfig.load(config)
     folder = own.path.parent / own.agent_section.folder
     if not (folder / "agent.db").exists():

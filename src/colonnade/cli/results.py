@@ -1,4 +1,4 @@
-"""What is done with results: predictions as a CSV file, a model for other programs, a synthetic table beside the real one."""
+"""What is done with results: predictions as a CSV file, a model for other programs, a check of a synthetic table."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def predict(
     if own is not None and model.recipient is None:
         raise StudyError(f"{path} holds no scores that were received, so leave --own out [ST041]")
     if model.recipient is None:
-        model.schemas_ = {party: schema.written(formats[party]) for party, schema in model.schemas_.items()}
+        model.schemas_ = {party: schema.with_text_format(formats[party]) for party, schema in model.schemas_.items()}
     with _in_options(tables):
         told = model.assess(people, of=of, **given) if assess or page is not None else None
         found = (

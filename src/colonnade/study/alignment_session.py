@@ -1,9 +1,9 @@
 """One participant's part in the alignment of a study, and what it keeps so that later studies need not align again.
 
-The alignment runs in the study's session, before any budget is spent. There is one file for each set of participants and
-settings, in ``alignments/`` beside the party's ledger. For each matched row it holds a hash of the key, so that it also
-fits a table in another order. The salt is in the file too, so somebody who has the file can test keys and learn which of
-the party's people the others hold. Therefore other users of the machine cannot read it.
+The alignment runs in the study's session, before any budget is spent. There is one file for each set of participants
+and settings, in ``alignments/`` beside the party's ledger. For each matched row it holds a hash of the key, so that it
+also fits a table in another order. The salt is in the file too, so somebody who has the file can test keys and learn
+which of the party's people the others hold. Therefore other users of the machine cannot read it.
 """
 
 from __future__ import annotations

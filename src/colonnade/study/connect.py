@@ -1,4 +1,4 @@
-"""Where the participants of a run connect: to a hub of their own, to one that serves a federation, or to a further hub."""
+"""Where the participants of a run connect: to a hub of their own, to that of a federation, or to a further one."""
 
 from __future__ import annotations
 

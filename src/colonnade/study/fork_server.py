@@ -6,8 +6,8 @@ socket in a private folder, and it ends with whoever started it. One that has di
 Colonnade or the list of installed packages has changed, processes start anew, so that after an upgrade nothing old and
 nothing mixed is run.
 
-A command that has imported everything itself can fork its server too (``ForkServer.of_this_process``), as long as it has one
-thread and has read nothing but public files.
+A command that has imported everything itself can fork its server too (``ForkServer.of_this_process``), as long as it
+has one thread and has read nothing but public files.
 """
 
 from __future__ import annotations

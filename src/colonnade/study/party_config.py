@@ -381,9 +381,9 @@ class PartyConfig:
         beyond = {key: value for key, value in said.items() if key not in self.content.text_format.stated}
         if beyond and not self.pins_schema(study) and not study.content.trial:
             raise PolicyError(
-                f"the schema for {self.name} in study {study.name!r} says {format_as_toml(beyond)}: only {self.name} says "
-                f"that of its file, so write at the top of {self.path.name} how it is written, or name the schema's "
-                "digest under `schemas` there if you agree [PO021]"
+                f"the schema for {self.name} in study {study.name!r} says {format_as_toml(beyond)}: only "
+                f"{self.name} says that of its file, so write at the top of {self.path.name} how it is written, or "
+                "name the schema's digest under `schemas` there if you agree [PO021]"
             )
 
     def _check_exact(self, study: Study) -> None:

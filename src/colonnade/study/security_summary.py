@@ -51,8 +51,8 @@ class SecuritySummary:
             return cls("messages", "unproven", _ON_ITS_OWN_SIDE if promised else _NOTHING_PROMISED)
         if trust.active:
             checked = (
-                f"security is active: seats check what each of them sends, at {_cost(checking_cost(trust))}; a check that "
-                f"fails stops the study; {_PROVEN[trust.inputs]}"
+                f"security is active: seats check what each of them sends, at {_cost(checking_cost(trust))}; a check "
+                f"that fails stops the study; {_PROVEN[trust.inputs]}"
             )
             return cls("active", trust.inputs, checked, may_be_lost=task.losses)
         if task.why_not_active is not None:

@@ -430,7 +430,7 @@ def test_where_a_worker_listens():
 
 class _Place:
     def __init__(self, **ways):
-        self.ways = ways
+        self.routes = ways
         self.counters = self
         self.peers: dict[str, Any] = dict.fromkeys(ways, self)
         self.sealed_sent = self.sealed_received = 100

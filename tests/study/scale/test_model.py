@@ -56,8 +56,24 @@ def party(found, name="bank"):
 
 
 def test_an_estimate_by_hand_without_lanes():
-    part = ParticipantWork("a", rows=10, columns=3, align_starts=2, align_ids=5, align_sent=70, agreed=10, rounded=30, dealt=60,
-                taken=40, products=90, own_products=80, drawn=6, sent=30, held=1000, checks=2.0)  # fmt: skip
+    part = ParticipantWork(
+        "a",
+        rows=10,
+        columns=3,
+        align_starts=2,
+        align_ids=5,
+        align_sent=70,
+        agreed=10,
+        rounded=30,
+        dealt=60,
+        taken=40,
+        products=90,
+        own_products=80,
+        drawn=6,
+        sent=30,
+        held=1000,
+        checks=2.0,
+    )
     other = replace(part, name="b", rows=0, columns=0, sent=0, align_sent=0)
     found = estimate(StudyWork((part, other), 1, listed=5, lane_rounds=7), WorkerFleet(bandwidth=1e9), ONE)
     first = found.parties[0]

@@ -1,4 +1,4 @@
-"""An engine starts workers, wherever they run; a worker finds its role, runs it, and says how it ended without any data.
+"""An engine starts workers, wherever they run; a worker runs its role, and says how it ended without any data.
 
 A worker is a process that keeps what it has learned from one command to the next. It runs a *role*: a function that is
 named by its import path, and that gets a ``WorkerLine`` and the arguments given to ``start``. Commands and what workers

@@ -94,7 +94,7 @@ class _LaneRun:
             ended = replace(ended, sent=sent, links=links, through_hub=through_hub)
         with self._lock:
             self._place = None
-        release_memory()  # before the head hears that this worker is free: the next lane finds it as small as this one did
+        release_memory()  # before the head hears that this worker is free: the next lane finds it as small
         self._line.say(replace(ended, seconds=time.process_time() - start))
 
     def _failure(self, error: BaseException) -> tuple[str, str] | None:

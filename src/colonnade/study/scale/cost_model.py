@@ -3,9 +3,9 @@
 The work is counted from the public task and alignment of a study. A study without lanes is one process for each
 participant. In lanes, every owner's workers put its table into partitions; then they take lanes, all participants the
 same one at the same time; then the heads add up, draw noise and open. A table of CSV is taken to be one file, which the
-head reads alone. Everything passes through hubs, which share the lanes, or with direct links from one participant to the
-other. All figures are estimates: nobody is lost, nobody waits for a slower machine, links reach everybody, and workers
-have a core each, unless everything is on one machine.
+head reads alone. Everything passes through hubs, which share the lanes, or with direct links from one participant to
+the other. All figures are estimates: nobody is lost, nobody waits for a slower machine, links reach everybody, and
+workers have a core each, unless everything is on one machine.
 """
 
 from __future__ import annotations
