@@ -77,6 +77,6 @@ def import_ahead(kinds: Iterable[str] = ()) -> None:
         registry.load(kind)
         registry.section_of(kind)
     import_module("colonnade.cli.process_tuning").without_pandas()
-    import_module("colonnade.protocols.compatibility").work_out()
+    import_module("colonnade.protocols.compatibility").compute_ahead()
     gc.freeze()
     gc.enable()

@@ -13,10 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.glm.families import Family
+from colonnade.kinds.glm.families import Family, Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 NEWTON_STEPS = 12
 TRIALS = 8  # points at which a line is looked at in each of these steps
 _FARTHEST = 8.0  # in Newton's steps

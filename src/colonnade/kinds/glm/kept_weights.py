@@ -22,9 +22,9 @@ from colonnade.kinds.glm.task import Exchange
 from colonnade.models import serialization
 from colonnade.models.design import LabelDesign
 from colonnade.models.estimates import ErrorBars
+from colonnade.models.new_rows import Matrix
 from colonnade.protocols.roles import COORDINATOR
 
-Matrix = NDArray[np.float64]
 FORMAT = "colonnade kept weights 1"
 
 

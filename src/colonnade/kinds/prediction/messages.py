@@ -1,10 +1,9 @@
-"""Messages of joint scores: answers by levels, and standing questions about some people with what owners let through."""
+"""Messages of standing questions: about whom, and what owners let through."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from colonnade.kinds.prediction.quantised_answers.task import Respondent
 from colonnade.message_schema import ArrayForm, Boolean, FixedBytes, Integer, MessageSchema, UpTo
 from colonnade.protocols.on_demand import MOST_ASKED
 from colonnade.randomness import KEY_BYTES
@@ -34,8 +33,3 @@ def verdict(people: int) -> MessageSchema:
     return MessageSchema(
         "question-verdict", number=_NUMBER, digest=FixedBytes(_DIGEST_BYTES), refused=refused, until=Integer(0, _LATEST)
     )
-
-
-def levels(asked: Respondent, rows: int) -> MessageSchema:
-    """One party's answers: a level for each person."""
-    return MessageSchema("levels", values=ArrayForm(np.int64, (rows,), 0, asked.levels - 1))

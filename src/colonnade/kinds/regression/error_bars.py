@@ -49,7 +49,7 @@ class WeightDraws:
 def sample_weights(
     published: MomentRelease, reading: MomentReading, ridge: float | str, through: float | None = None
 ) -> WeightDraws:
-    """Draws for the problem that :func:`colonnade.kinds.regression.least_squares.fit_weights` solves with these arguments."""
+    """Draws for the problem that :func:`fit_weights` solves with these arguments."""
     strength = 0.0 if ridge == "auto" else float(ridge)
     seen = _Seen.of(published, reading, strength, through)
     key = hashlib.sha256(b"colonnade error bars 1" + np.ascontiguousarray(published.matrix).tobytes()).digest()

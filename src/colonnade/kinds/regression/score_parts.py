@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.regression.least_squares import (
+    Matrix,
+    Vector,
     LeastSquaresProblem,
     MomentReading,
     MomentRelease,
@@ -24,8 +26,6 @@ from colonnade.kinds.regression.least_squares import (
 from colonnade.models.design import owner_of
 from colonnade.models.serialization import read_array, read_number, read_size
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 _MOST_PARTIES = 8  # each needs a map for every other one
 
 
