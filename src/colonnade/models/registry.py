@@ -62,14 +62,14 @@ _ROWS = (
     ),
     _ours(
         "linear",
-        "regression.linear:LinearRegression",
+        "regression.model:LinearRegression",
         "regression.report:SECTION",
         "regression.audit",
         often=True,
     ),
     _ours(
         "logistic",
-        "regression.logistic:LogisticRegression",
+        "regression.model:LogisticRegression",
         "regression.report:SECTION",
         "regression.audit",
         often=True,

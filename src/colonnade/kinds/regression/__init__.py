@@ -10,7 +10,7 @@ and what the result tells about each party follow from that.
 
 Reading order:
 
-- ``model``: ``LinearRegression`` and ``LogisticRegression``, which a data scientist calls, and what is expected of them.
+- ``model``: ``LinearRegression`` and ``LogisticRegression``, which a data scientist calls, and their expected errors.
 - :mod:`colonnade.protocols.moments`: the task and programs of one release, with the bounds of the functional mechanism
   (:mod:`colonnade.privacy.sensitivity.moments`); ``least_squares``: from that release to weights, with error bars.
 - ``task``, ``programs``: rounds of gradients; ``sensitivity``: how far one person moves a gradient;

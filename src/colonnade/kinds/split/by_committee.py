@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
-from colonnade.kinds.regression.base import WEIGHTS
+from colonnade.kinds.regression.model import WEIGHTS
 from colonnade.kinds.split import committee, foretold, own_training
 from colonnade.kinds.split.committee import Joint, Published, Task
 from colonnade.kinds.split.edges import EdgesOptions

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from colonnade.errors import StudyError
-from colonnade.kinds.prediction.scores.task import Scores
+from colonnade.kinds.prediction.task import Scores
 from colonnade.kinds.split import asked, foretold
 from colonnade.kinds.split.asked import Told
 from colonnade.kinds.split.base import SplitModel

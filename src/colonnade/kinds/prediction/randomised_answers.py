@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.kinds.prediction import messages
-from colonnade.kinds.prediction.quantised_answers.task import QuantisedAnswers, Respondent
+from colonnade.kinds.prediction.programs import OwnScoreParts
 from colonnade.kinds.prediction.score_posterior import ScorePosterior, update_by_levels
-from colonnade.kinds.prediction.scores.programs import OwnScoreParts
-from colonnade.message_schema import receive_message
+from colonnade.kinds.prediction.task import QuantisedAnswers, Respondent
+from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import agree_on_rows, compare_rows
