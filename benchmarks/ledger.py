@@ -49,7 +49,9 @@ def keys(number: int) -> dict[str, str]:
 
 def study(number: int) -> SkellamRelease:
     shares = tuple((owner, Fraction(10**20 + number)) for owner in trust(number).owners)
-    return SkellamRelease("moments", shares, 100, 10**6, 10**12, 2 * 10**6, 2 * 10**12, tail=1e-30, theorem="moments-sensitivity")
+    return SkellamRelease(
+        "moments", shares, 100, 10**6, 10**12, 2 * 10**6, 2 * 10**12, tail=1e-30, theorem="moments-sensitivity"
+    )
 
 
 def asked(number: int) -> tuple[Any, ...]:

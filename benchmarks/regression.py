@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from colonnade.cli.demo import write_study
 from colonnade.errors import DatasetError
-from colonnade.kinds.regression.logistic import LogisticRegression
+from colonnade.kinds.regression.model import LogisticRegression
 from colonnade.models.design import weighted_rows
 from colonnade.models.planner import Roster
 from colonnade.protocols.moments.programs import OwnMoments

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from colonnade.kinds.prediction.scores import programs as scores
-from colonnade.kinds.prediction.scores.task import ScorePart, Scores
+from colonnade.kinds.prediction import programs as scores
+from colonnade.kinds.prediction.task import ScorePart, Scores
 from research.cheats.deviation import Dealt
 from research.cheats.plays import GAMMA, act_of, held_by, last_dealt, trust_of
 from research.cheats.scenes import Act, Scene

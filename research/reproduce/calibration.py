@@ -21,7 +21,7 @@ from colonnade.privacy import (
     least_noise,
     view,
 )
-from colonnade.privacy.accounting.mixtures import (RenyiProfile)
+from colonnade.privacy.accounting.mixtures import RenyiProfile
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.noise.local_mechanisms import Grid
 from research.formulas import paper_logistic_gradient_norm, paper_rounded_norm
@@ -98,7 +98,9 @@ def gradient_deviation(
 
     def event(noise: int) -> RepeatedRelease:
         shares = (("first", Fraction(noise * unit)),)
-        release = DiscreteGaussianRelease("gradients", shares, numbers, l1, square, 2 * l1, 4 * square, tail=float(TAIL))
+        release = DiscreteGaussianRelease(
+            "gradients", shares, numbers, l1, square, 2 * l1, 4 * square, tail=float(TAIL)
+        )
         return rounds_of(release, rate, rounds)
 
     found = least_noise(event, TWO, [Budget("analyst", epsilon, delta)], owners=1)

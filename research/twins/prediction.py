@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from colonnade.audit.mechanisms import WeightedSumSampler
 from colonnade.kinds.prediction.audit import LevelSampler
-from colonnade.kinds.prediction.quantised_answers.task import Respondent
+from colonnade.kinds.prediction.task import Respondent
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.randomness import Stream
 from research.twins.broken import ONE_OWNER, in_sampler, one_owner

@@ -20,10 +20,10 @@ import pytest
 
 from colonnade import randomness
 from colonnade.audit import games
-from colonnade.kinds.glm import fits, programs as exchange
+from colonnade.kinds.glm import losses, programs as exchange
 from colonnade.kinds.glm.audit import steps_of
 from colonnade.kinds.glm.kept_scores import NewRows, ScoreSender
-from colonnade.kinds.prediction.scores.programs import OwnScoreParts
+from colonnade.kinds.prediction.programs import OwnScoreParts
 from colonnade.kinds.split import adaptive_programs as adaptive
 from colonnade.kinds.synthesis.mixture import planning, programs as mixture_programs
 from colonnade.models.federation import Roster
@@ -51,7 +51,7 @@ def test_steps_are_counted_and_not_timed() -> None:
 
 
 def test_steps_tell_nothing_where_proven_steps_are_too_many_to_be_taken_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "AT_ONCE", 0)
+    monkeypatch.setattr(losses, "AT_ONCE", 0)
     (game, *_) = games("time")
     assert (game.epsilon(), game.sampler.more[1].any()) == (0.0, False)
 
@@ -299,7 +299,7 @@ def test_a_step_more_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     task = CASES["alternating"]
     given = (exchange, task, *_held("alternating", task), SameCoins(monkeypatch))
     _, before = _seen(*given), _seen(*given)
-    monkeypatch.setattr(fits, "NEWTON_STEPS", fits.NEWTON_STEPS + 1)
+    monkeypatch.setattr(losses, "NEWTON_STEPS", losses.NEWTON_STEPS + 1)
     after = _seen(*given)
     assert before["shop"] == after["shop"]
     assert before["bank"] != after["bank"]

@@ -19,8 +19,7 @@ from colonnade.errors import StudyError
 from colonnade.kinds.pca.model import PCA
 from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.polynomial.model import PolynomialSum
-from colonnade.kinds.regression.linear import LinearRegression
-from colonnade.kinds.regression.logistic import LogisticRegression
+from colonnade.kinds.regression.model import LinearRegression, LogisticRegression
 from colonnade.kinds.synthesis.model import Synthesizer
 from colonnade.kinds.tables import programs as marginals
 from colonnade.models import Estimator, registry
@@ -43,11 +42,11 @@ from tests.support.errors import raises, refused
 from tests.support.federations import made_up
 
 NEW = """
-from colonnade.models.registry import Kind
+from colonnade.models.registry import ModelKind
 from colonnade.models.planner import Planner
 from colonnade.kinds.sketch.model import SketchPlanner
 from colonnade.kinds.sketch.model import Sketch
-from colonnade.protocols.task import Priced
+from colonnade.protocols.task import PricedTask
 
 
 class Whole(SketchPlanner):
@@ -66,7 +65,7 @@ class Taskless(SketchPlanner):
     kind, tasks = "new", ()
 
 
-class Lacking(Priced):
+class Lacking(PricedTask):
     events = ()
 
 
@@ -82,7 +81,7 @@ class Run(SketchPlanner):
     kind, why_not_run = "new", None
 
 
-ROW = Kind("new", "new_kinds:Whole")
+ROW = ModelKind("new", "new_kinds:Whole")
 SECTION = "a section"
 """
 
@@ -179,7 +178,7 @@ def test_kinds_of_installed_packages_are_found(new_kinds):
     ],
 )
 def test_an_installed_kind_that_cannot_be_loaded_or_would_replace_another_is_named(new_kinds, entry, said):
-    install(new_kinds(f'{NEW}THIEF = Kind("pca", "new_kinds:Whole")\n'), entry)
+    install(new_kinds(f'{NEW}THIEF = ModelKind("pca", "new_kinds:Whole")\n'), entry)
     assert "new" not in [row.kind for row in registry.rows()]  # the others are not disturbed
     with raises(StudyError, said):
         registry.row_of("new")
@@ -303,8 +302,8 @@ class Wide(PCA):
     def arrays(self):
         return {"components": self.components_}
 
-    def learned(self):
-        return super().learned() | {"components": []}
+    def learned_values(self):
+        return super().learned_values() | {"components": []}
 
     def restore(self, learned):
         super().restore(learned | {"components": learned["arrays"]["components"].tolist()})

@@ -330,7 +330,7 @@ def test_what_a_federation_told_in_all_has_caps() -> None:
 
 @pytest.mark.parametrize("row", [row for row in registry.rows() if registry.load(row.kind).why_not_run is None])
 def test_every_kind_that_can_be_run_has_a_picture(row: registry.ModelKind) -> None:
-    assert registry.load(row.kind).pictured is not Estimator.picture
+    assert registry.load(row.kind).picture is not Estimator.picture
 
 
 def test_what_has_no_picture_says_so() -> None:

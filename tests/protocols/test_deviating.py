@@ -15,7 +15,7 @@ import pytest
 
 from colonnade.errors import DisagreementError, PeerStopped, ProtocolError
 from colonnade.kinds.glm import programs as exchange, sides
-from colonnade.kinds.glm.families import NAMES, family_for
+from colonnade.kinds.glm.losses import NAMES, family_for
 from colonnade.kinds.split import embedding_programs as embeddings
 from colonnade.message_schema import receive_message
 from colonnade.mpc.blinding import BlindingScalars

@@ -16,7 +16,7 @@ from colonnade import PCA, Federation, Party, Schema, number
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ShareError
 from colonnade.kinds.pca import programs as power
 from colonnade.kinds.polynomial import programs as polynomial
-from colonnade.kinds.prediction.scores import programs as scores
+from colonnade.kinds.prediction import programs as scores
 from colonnade.kinds.regression import programs as gradients
 from colonnade.kinds.regression.gradient_descent import GradientDescent
 from colonnade.kinds.regression.task import GradientTask

@@ -216,7 +216,7 @@ FORMATS = {
     "event": Format("privacy.releases:VERSION", event, grows=True),
     "hub": Format("wire.packets:VERSION", hub, oldest=2, grows=True),
     "kept-encoder": Format("kinds.split.encoders:PARTY_FILE_FORMAT", kept_encoder),
-    "kept-weights": Format("kinds.glm.kept_weights:FORMAT", kept_weights),
+    "kept-weights": Format("kinds.glm.fitted:KEPT_FORMAT", kept_weights),
     "ledger": Format(
         "privacy.ledger.storage:SCHEMA_VERSION", lambda folder: form_of_base(Ledger(folder / "ledger.sqlite").path)
     ),

@@ -17,16 +17,15 @@ import numpy as np
 import pytest
 
 from colonnade.errors import PeerLost, PeerStopped
-from colonnade.kinds.glm.families import family_for
 from colonnade.kinds.glm.kept_scores import KeptScoresTask, ScoreSender
+from colonnade.kinds.glm.losses import family_for
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
 from colonnade.kinds.pca import programs as directions
 from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.polynomial.expressions import parse
 from colonnade.kinds.polynomial.task import NamedColumns, Polynomials, freeze_terms
-from colonnade.kinds.prediction.quantised_answers.task import QuantisedAnswers, Respondent
-from colonnade.kinds.prediction.scores.task import ScorePart, Scores
+from colonnade.kinds.prediction.task import QuantisedAnswers, Respondent, ScorePart, Scores
 from colonnade.kinds.regression import programs as gradients
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.kinds.synthesis.mixture import programs as mixture

@@ -61,7 +61,7 @@ REVEALS = {("protocols/roles.py", "def reveal("), ("protocols/joint_sum/engine.p
 }
 TOLD = {("protocols/roles.py", "def tell("): 1, ("kinds/glm/programs.py", "me.tell("): 3} | {
     ("kinds/glm/kept_scores.py", "me.tell("): 1,
-    ("kinds/prediction/quantised_answers/programs.py", "me.tell("): 1,
+    ("kinds/prediction/randomised_answers.py", "me.tell("): 1,
     ("kinds/split/embedding_programs.py", "me.tell("): 4,
     ("kinds/split/adaptive_programs.py", "me.tell("): 2,
 }

@@ -377,7 +377,7 @@ FIGURES = (
         "steps do not tell how a fit went",
         Links(
             ("alternating-fits#6-every-fit-ends-and-in-as-many-steps|Proposition",),
-            ("colonnade.kinds.glm.fits:certified_fit",),
+            ("colonnade.kinds.glm.losses:certified_fit",),
             (
                 "tests/kinds/glm/test_exchange.py::test_a_table_takes_as_many_steps_as_its_neighbours",
                 "tests/kinds/glm/test_exchange.py::test_proven_steps_depend_on_public_bounds_alone_and_grow_with_them",
@@ -541,7 +541,7 @@ PRINTED = (
         "a summary: each party's columns alone",
         ("protection", "guarantees", "rounding"),
     ),
-    Printed("colonnade.kinds.regression.base:Regression.summary", "the sentence around it", ("protection",)),
+    Printed("colonnade.kinds.regression.model:Regression.summary", "the sentence around it", ("protection",)),
     Printed("colonnade.kinds.glm.model:GLM.summary", "the sentence around it", ("guarantees",)),
     Printed("colonnade.kinds.glm.preflight:_cells", "a table of promises", ("guarantees", "rounding")),
     Printed("colonnade.kinds.glm.preflight:Guarantees.to_dict", "the same in a record", ("guarantees",)),
@@ -608,7 +608,7 @@ NO_FIGURE = {
     "colonnade.cli.text_output:trial": _ASKED,
     "colonnade.cli.initialise:prepare_trial": _ASKED,
     "colonnade.kinds.pca.evaluation:compare": _ASKED,
-    "colonnade.kinds.regression.base:Regression.budgets": _REFUSED,
+    "colonnade.kinds.regression.model:Regression.budgets": _REFUSED,
     "colonnade.kinds.split.base:": "names of parameters",
     "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon": _REFUSED,
     "colonnade.privacy.observers:check_epsilon": _REFUSED,

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from colonnade.kinds.pca.model import PCA as PCA
     from colonnade.kinds.polynomial.model import PolynomialSum as PolynomialSum, polynomial_sum as polynomial_sum
     from colonnade.kinds.prediction.model import JointPrediction as JointPrediction, joint_scores as joint_scores
-    from colonnade.kinds.regression.linear import LinearRegression as LinearRegression
-    from colonnade.kinds.regression.logistic import LogisticRegression as LogisticRegression
+    from colonnade.kinds.regression.model import (
+        LinearRegression as LinearRegression,
+        LogisticRegression as LogisticRegression,
+    )
     from colonnade.kinds.split.encoders import (
         Encoder as Encoder,
         encoder_from as encoder_from,
@@ -36,8 +38,7 @@ PUBLIC = {
     "pca.model": "PCA",
     "polynomial.model": "PolynomialSum polynomial_sum",
     "prediction.model": "JointPrediction joint_scores",
-    "regression.linear": "LinearRegression",
-    "regression.logistic": "LogisticRegression",
+    "regression.model": "LinearRegression LogisticRegression",
     "split.model": "SplitClassifier SplitRegressor",
     "split.scores": "SplitScores",
     "synthesis.model": "Synthesizer",

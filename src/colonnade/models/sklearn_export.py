@@ -1,4 +1,4 @@
-"""Linear weights for people who do not have this library: scikit-learn estimators, a pipeline, and how to score in words."""
+"""Linear weights for people who do not have this library: scikit-learn estimators, and how to score in words."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from colonnade.audit.registry import judge
 from colonnade.errors import PrivacyError
 from colonnade.kinds.glm import sides as exchange
 from colonnade.kinds.glm.audit import ExchangeTranscript, ends, score_messages, slope_messages
-from colonnade.kinds.glm.families import Family, family_for
+from colonnade.kinds.glm.losses import Family, family_for
 from colonnade.kinds.glm.sensitivity import (
     ActiveFits,
     GradientExchange as Exchanged,

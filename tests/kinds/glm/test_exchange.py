@@ -15,9 +15,19 @@ from hypothesis import example, given, settings, strategies as st
 
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds import GLM
-from colonnade.kinds.glm import fits, programs as exchange, sides
-from colonnade.kinds.glm.families import NAMES, Family, family_for, labels_for
-from colonnade.kinds.glm.fits import NEWTON_STEPS, FitObjective, certified_fit, estimate_scores, free_fit, proven_steps
+from colonnade.kinds.glm import losses, programs as exchange, sides
+from colonnade.kinds.glm.losses import (
+    NAMES,
+    NEWTON_STEPS,
+    Family,
+    FitObjective,
+    certified_fit,
+    estimate_scores,
+    family_for,
+    free_fit,
+    labels_for,
+    proven_steps,
+)
 from colonnade.kinds.glm.planning import GLMChoices, GLMSetting, draft_exchange, plan_exchange, suggest
 from colonnade.kinds.glm.sensitivity import GradientExchange as Exchanged
 from colonnade.kinds.glm.sides import (
@@ -210,7 +220,7 @@ def test_a_table_takes_as_many_steps_as_its_neighbours(
     seed: int, at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not at_once:
-        monkeypatch.setattr(fits, "AT_ONCE", 0)
+        monkeypatch.setattr(losses, "AT_ONCE", 0)
     task, table, labels = _counts(seed)
     found = {_looks(task, table, labels, monkeypatch)}
     for row in range(3):
@@ -227,17 +237,17 @@ def test_a_table_takes_as_many_steps_as_its_neighbours(
 @pytest.mark.parametrize("count", [12, pytest.param(2000, marks=pytest.mark.slow)])
 def test_half_of_newtons_steps_are_enough(family: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing proves it, so the others are left for tables that nobody has tried."""
-    monkeypatch.setattr(fits, "NEWTON_STEPS", NEWTON_STEPS // 2)
+    monkeypatch.setattr(losses, "NEWTON_STEPS", NEWTON_STEPS // 2)
     for seed in range(count):
         objective, _, slack = _objective(family, seed)
-        assert fits._newton(objective, 0.0).length <= slack
+        assert losses._newton(objective, 0.0).length <= slack
 
 
 @pytest.mark.parametrize("family", NAMES)
 @pytest.mark.parametrize("count", [6, pytest.param(500, marks=pytest.mark.slow)])
 def test_proven_steps_are_enough_without_newtons(family: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "NEWTON_STEPS", 0)
-    monkeypatch.setattr(fits, "AT_ONCE", 0)
+    monkeypatch.setattr(losses, "NEWTON_STEPS", 0)
+    monkeypatch.setattr(losses, "AT_ONCE", 0)
     for seed in range(count):
         objective, norm, slack = _objective(family, seed)
         objective = replace(objective, penalties=objective.penalties * (1.0, 0.1, 10.0)[seed % 3])

@@ -16,7 +16,6 @@ from colonnade import Federation, Ledger, Party, Schema, Statement, category, fl
 from colonnade.errors import BudgetError, PrivacyError, StudyError
 from colonnade.kinds import PCA
 from colonnade.kinds.prediction.model import JointPrediction, bound_score_part, joint_scores, scored_features
-from colonnade.kinds.prediction.quantised_answers.task import QuantisedAnswers
 from colonnade.kinds.prediction.score_posterior import (
     GUESSED,
     PUBLISHED,
@@ -28,8 +27,8 @@ from colonnade.kinds.prediction.score_posterior import (
     update_by_levels,
     update_by_noisy_sums,
 )
-from colonnade.kinds.prediction.scores.task import Scores
-from colonnade.kinds.regression.logistic import LogisticRegression
+from colonnade.kinds.prediction.task import QuantisedAnswers, Scores
+from colonnade.kinds.regression.model import LogisticRegression
 from colonnade.models import Estimator, Roster
 from colonnade.models.score_result import JointScores
 from colonnade.privacy import parse_budgets

@@ -18,13 +18,10 @@ from scipy.integrate import quad
 from scipy.stats import norm, skellam
 
 from colonnade.errors import CapacityError, DataError, PrivacyError, ProtocolError, StudyError
-from colonnade.kinds.prediction import on_demand
+from colonnade.kinds.prediction import on_demand, programs as scores, randomised_answers as levels, task as choice
 from colonnade.kinds.prediction.on_demand import GateDecision, StandingScores
-from colonnade.kinds.prediction.quantised_answers import programs as levels, task as choice
-from colonnade.kinds.prediction.quantised_answers.task import NOISE_UNIT, QuantisedAnswers, Respondent
-from colonnade.kinds.prediction.scores import programs as scores
-from colonnade.kinds.prediction.scores.programs import OwnScoreParts, quantise, reference, simulate
-from colonnade.kinds.prediction.scores.task import ScorePart, Scores
+from colonnade.kinds.prediction.programs import OwnScoreParts, quantise, reference, simulate
+from colonnade.kinds.prediction.task import NOISE_UNIT, QuantisedAnswers, Respondent, ScorePart, Scores
 from colonnade.privacy import NonPrivate, SkellamRelease, Statement, Trust, parse_budgets
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon
 from colonnade.privacy.calibrate import add_least_noise

@@ -26,9 +26,9 @@ from colonnade import (
     number,
 )
 from colonnade.errors import StudyError
-from colonnade.kinds.glm import kept_weights as glm_kept, programs as exchange
-from colonnade.kinds.glm.kept_weights import AllKeptWeights
-from colonnade.kinds.regression import error_bars, gradient_descent, report as regression
+from colonnade.kinds.glm import fitted as glm_kept, programs as exchange
+from colonnade.kinds.glm.fitted import AllKeptWeights
+from colonnade.kinds.regression import gradient_descent, least_squares as error_bars, report as regression
 from colonnade.kinds.regression.gradient_descent import GradientDescent, LearnedWeights
 from colonnade.kinds.regression.least_squares import (
     MomentReading,

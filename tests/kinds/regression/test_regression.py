@@ -17,7 +17,7 @@ from sklearn import linear_model
 from colonnade import Observer, Schema, category, flag, number
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.kinds import LinearRegression, LogisticRegression
-from colonnade.kinds.regression.base import LEARNABLE
+from colonnade.kinds.regression.model import LEARNABLE
 from colonnade.models import Roster
 from colonnade.models.design import LabelDesign
 from colonnade.protocols.moments.task import Moments

@@ -19,12 +19,11 @@ from colonnade.audit.registry import judge
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.kinds.tables import queries as weighing, sensitivity as marginals, stages
 from colonnade.kinds.tables.audit import MarginalCellSampler, find_furthest_codes
-from colonnade.kinds.tables.products import MADE, ONES
 from colonnade.kinds.tables.programs import reference
 from colonnade.kinds.tables.release import Residual, centre, check_residuals, misfit, noisy_marginal, subsets
 from colonnade.kinds.tables.sensitivity import changed_cells_sensitivity, marginals_sensitivity
 from colonnade.kinds.tables.stages import CodeMerge, StagedMarginals, cut_evenly, merge_edges, recode_rows
-from colonnade.kinds.tables.task import CodedColumn, MarginalQuery, Marginals
+from colonnade.kinds.tables.task import MADE, ONES, CodedColumn, MarginalQuery, Marginals
 from colonnade.privacy import Observer, Statement, parse_budgets
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete

@@ -9,12 +9,13 @@ weights stay with their parties unless they are released, which is one more nois
 
 Reading order:
 
-- ``model``: ``GLM``, which a data scientist calls; ``planning``, ``planning``: its public task; ``preflight``: what it says.
-- ``exchange/``: Algorithm 1: the task, a program for each side, the fits; ``losses/``: families and labels.
-- ``sensitivity``, ``sensitivity``: how far one person moves the messages of a whole run;
-  ``preflight``: what that promises to whom.
-- ``fitted``, ``kept_weights``, ``fitted``: the fitted model and what parties keep.
-- ``kept_scores/``: scores of new people by kept weights, a study of its own.
+- ``model``: ``GLM``, which a data scientist calls; ``planning``: its public parameters; ``preflight``: what it says and
+  promises to whom.
+- ``task``, ``programs``: Algorithm 1: the public task and a program for each side; ``sides``: what each side computes.
+- ``losses``: families, their labels, and certified fits.
+- ``sensitivity``: how far one person moves the messages of a whole run.
+- ``fitted``: the fitted model, and the weights that parties keep.
+- ``kept_scores``: scores of new people by kept weights, a study of its own.
 - ``report``: how a person sees the result.
-- ``audit``, ``audit``: the games.
+- ``audit``: the games.
 """

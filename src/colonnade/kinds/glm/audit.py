@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from colonnade.audit.registry import Game, register
 from colonnade.kinds.glm import kept_scores as exchange_ask, sides, sides as exchange
-from colonnade.kinds.glm.families import Family, family_for
-from colonnade.kinds.glm.fits import Matrix, Vector
 from colonnade.kinds.glm.kept_scores import KeptScoresTask, ScoreSender
+from colonnade.kinds.glm.losses import Family, Matrix, Vector, family_for
 from colonnade.kinds.glm.sides import active_side, passive_side
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
 from colonnade.privacy import Observer, Trust, parse_budgets

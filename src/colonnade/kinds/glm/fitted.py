@@ -1,32 +1,36 @@
-"""Released generalised linear models for people who do not have this library.
+"""A fitted generalised linear model: weights that were released, or weights that the parties keep.
 
-A fitted generalised linear model: weights that were released, or weights that the parties keep.
+Kept weights are one linear model where all are in one process, and otherwise a private file of each party.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.disk import reading
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
-from colonnade.kinds.glm import kept_weights as glm_kept, planning as glm_plan
-from colonnade.kinds.glm.families import NAMES, Family, family_for
-from colonnade.kinds.glm.kept_weights import AllKeptWeights
+from colonnade.kinds.glm import planning as glm_plan
+from colonnade.kinds.glm.losses import NAMES, Family, family_for
+from colonnade.kinds.glm.planning import INTERCEPT
 from colonnade.kinds.glm.preflight import Guarantees
 from colonnade.kinds.glm.programs import ExchangeOutcome
-from colonnade.kinds.glm.sides import KeptWeights
+from colonnade.kinds.glm.sides import KeptWeights, unblur_scores
 from colonnade.kinds.glm.task import Exchange
-from colonnade.models import assessment as glm_metrics
+from colonnade.models import assessment as glm_metrics, serialization
 from colonnade.models.assessment import Assessment
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.design import LabelDesign
+from colonnade.models.estimates import ErrorBars
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
 from colonnade.models.onnx_export import OnnxGraph, add_means
@@ -41,7 +45,141 @@ from colonnade.models.serialization import (
     read_texts,
 )
 from colonnade.models.sklearn_export import ENCODED, SCORE, UNIT, LinearWeights
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.centring import ColumnCentring
+
+KEPT_FORMAT = "colonnade kept weights 1"
+
+
+@dataclass(frozen=True)
+class AllKeptWeights:
+    """The weights of all parties, where all of them run in one process."""
+
+    kept: Mapping[str, KeptWeights]
+    released: Mapping[str, KeptWeights] | None
+    fit: str = ""
+    in_sample: None = None
+    """Nobody holds the label of another party, so there is nothing to look at here."""
+
+    @property
+    def held(self) -> Mapping[str, KeptWeights]:
+        """The weights that this process has."""
+        return self.kept
+
+    @classmethod
+    def of(cls, outcomes: Mapping[str, ExchangeOutcome], task: Exchange) -> AllKeptWeights:
+        """Collect them from what the program of each participant returned."""
+        kept = {name: weights for name in task.owners if (weights := outcomes[name].kept) is not None}
+        return cls(kept, outcomes[COORDINATOR].released, outcomes[COORDINATOR].fit)
+
+
+def unit_of(family: Family, design: LabelDesign) -> tuple[float, float]:
+    """A factor and an offset: the linear predictor is factor times the family's own score, plus offset.
+
+    For log-odds and margins both are the same number. The score of a logarithm of a mean is 0 in the middle of its
+    region. For numbers the predictor is in the label's unit (after its transform).
+    """
+    if family.name == "linear":
+        start, end = design.quantity.ends
+        return (end - start) / 2, (start + end) / 2
+    return 1.0, family.centre
+
+
+def combine_weights(kept: Mapping[str, KeptWeights], family: Family, design: LabelDesign) -> tuple[Matrix, Matrix]:
+    """All parties' weights as one row of weights of encoded columns, and an intercept."""
+    factors = {**kept[design.owner].factors, design.owner: 1.0}
+    slopes = [factors[party] * kept[party].weights[:-1] for party in design.schemas]
+    constant = sum(factors[party] * INTERCEPT * float(kept[party].weights[-1]) for party in design.schemas)
+    weights = np.concatenate(slopes)
+    unit, zero = unit_of(family, design)
+    offset = zero + unit * (constant - float(weights @ design.middles))
+    return unit * weights[None, :], np.array([offset])
+
+
+def release_bars(
+    released: Mapping[str, KeptWeights], task: Exchange, design: LabelDesign
+) -> tuple[ErrorBars, ErrorBars]:
+    """How far the noise of the release moved weights and intercept; noise within messages is not in it.
+
+    Other parties' weights are taken times their released factors. The weights of the party with the label were
+    stretched after their noise was drawn; how far only that party knows, so the most that is possible is taken.
+    """
+    stretch = unblur_scores(task.family, math.inf)[0] if task.method == "alternating" else 1.0
+    factors = {**released[design.owner].factors, design.owner: stretch}
+    noise = {party: abs(factors[party]) * task.weights_deviation(party) for party in design.schemas}
+    columns = [np.full(len(released[party].weights) - 1, noise[party]) for party in design.schemas]
+    slopes, (weights, offset) = np.concatenate(columns), combine_weights(released, task.family, design)
+    unit = abs(unit_of(task.family, design)[0])
+    moved = math.hypot(INTERCEPT * math.hypot(*noise.values()), float(np.linalg.norm(slopes * design.middles)))
+    return ErrorBars.normal(weights, unit * slopes[None, :]), ErrorBars.normal(offset, np.array([unit * moved]))
+
+
+def write_kept(path: Path, kept: KeptWeights, columns: tuple[str, ...], model: str) -> Path:
+    """Write one party's weights to a file that only its user can read; another party's file is not replaced."""
+    if path.exists() and _read_plain(path).get("party") != kept.party:
+        raise StudyError(
+            f"{path} does not hold weights of {kept.party}: choose another path, or delete it yourself [ST112]"
+        )
+    serialization.replace_private(path, pack_kept(kept, columns, model))
+    return path
+
+
+def pack_kept(kept: KeptWeights, columns: tuple[str, ...], model: str) -> bytes:
+    """One party's weights as the content of a file."""
+    plain = {
+        "format": KEPT_FORMAT,
+        "party": kept.party,
+        "model": model,
+        "columns": list(columns),
+        "weights": kept.weights.tolist(),
+        "factors": dict(kept.factors),
+        "expected": {party: weights.tolist() for party, weights in kept.expected.items()},
+    } | ({"spreads": dict(kept.spreads)} if kept.spreads else {})
+    return (json.dumps(plain, indent=1) + "\n").encode()
+
+
+def read_kept(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model: str) -> KeptWeights:
+    """The weights in a file; an error if they do not belong to the model with this digest."""
+    found = _read_plain(path)
+    if found.get("format") != KEPT_FORMAT:
+        raise StudyError(f"{path} does not hold kept weights; save_kept writes such a file [ST113]")
+    if found.get("model") != model:
+        raise StudyError(
+            f"{path} holds weights of another model or another fit of it; use the file of this one [ST114]"
+        )
+    try:
+        party = str(found["party"])
+        weights = np.array(found["weights"], dtype=np.float64)
+        factors = {str(name): float(value) for name, value in found["factors"].items()}
+        expected = {str(name): np.array(each, dtype=np.float64) for name, each in found["expected"].items()}
+        spreads = {str(name): float(value) for name, value in found.get("spreads", {}).items()}
+        fits = tuple(found["columns"]) == columns[party] and weights.shape == (len(columns[party]) + 1,)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it [ST115]") from None
+    if not fits or any(each.shape != weights.shape for each in expected.values()):
+        raise StudyError(f"{path} is damaged: its weights do not belong to the columns of {party} [ST116]")
+    if not np.isfinite(
+        [*weights, *factors.values(), *spreads.values(), *(weight for each in expected.values() for weight in each)]
+    ).all():
+        raise StudyError(f"{path} is damaged: a weight in it is not a finite number [ST117]")
+    others = set(columns) - {active} if party == active else set()
+    if set(factors) != others or set(expected) != others:
+        due = "one factor for each other party" if party == active else f"no factors, which only {active} has"
+        raise StudyError(f"{path} is damaged: it must have {due} [ST118]")
+    if not set(spreads) <= others or any(spread < 0 for spread in spreads.values()):
+        raise StudyError(f"{path} is damaged: its spreads are not those of the other parties [ST119]")
+    return KeptWeights(party, weights, factors, expected, spreads)
+
+
+def _read_plain(path: Path) -> dict[str, Any]:
+    try:
+        content = reading.read_json(path)
+    except reading.MalformedFile:
+        return {}
+    except reading.UnreadableFile as error:
+        raise StudyError(f"{path} cannot be read: {error} [ST120]") from None
+    return content if isinstance(content, dict) else {}
+
 
 _WITHIN = "where a score counts as {low!r} at least and {high!r} at most"
 HOW_TO_SCORE = {
@@ -157,7 +295,7 @@ class FittedGLM(
                 f"the weights of {', '.join(missing)} are kept there and not in this process: ask for scores by "
                 "joint_scores, or fit with release=True [ST107]"
             )
-        return glm_kept.combine_weights(self.kept_, self.family_, self.design_)
+        return combine_weights(self.kept_, self.family_, self.design_)
 
     def kept_rows(self, party: str, source: Any) -> tuple[Matrix, Vector]:
         """One party's centred rows with the constant, and the weights that it kept for them."""
@@ -180,20 +318,20 @@ class FittedGLM(
         if party not in self.kept_:
             held = ", ".join(self.kept_) or "nobody"
             raise StudyError(f"name the party whose weights to write, one of those in this process: {held} [ST109]")
-        return glm_kept.write(Path(path), self.kept_[party], self._columns(party), self.digest)
+        return write_kept(Path(path), self.kept_[party], self._columns(party), self.digest)
 
     def load_kept(self, path: str | Path) -> str:
         """Read weights that :meth:`save_kept` wrote, and return whose they are."""
         self._check_fitted()
         columns = {party: self._columns(party) for party in self.schemas_}
-        kept = glm_kept.read(Path(path), columns, self.design_.owner, self.digest)
+        kept = read_kept(Path(path), columns, self.design_.owner, self.digest)
         self.kept_[kept.party] = kept
         return kept.party
 
     def kept_content(self) -> bytes:
         """This party's own weights as the content of a file; a party of a study has those of nobody else."""
         (own,) = self.kept_.values()
-        return glm_kept.content(own, self._columns(own.party), self.digest)
+        return pack_kept(own, self._columns(own.party), self.digest)
 
     def own_view(self) -> Assessment | None:
         """What the party with the label sees of its chances for the fit's people; only in the process that fitted."""
@@ -241,7 +379,7 @@ class FittedGLM(
     @property
     def own_unit(self) -> tuple[float, float]:
         """In linear predictors, the unit of the family's own scores and where they are zero."""
-        return glm_kept.unit_of(self.family_, self.design_)
+        return unit_of(self.family_, self.design_)
 
     def own_scores(self, scores: Matrix) -> Vector:
         """The family's own scores of linear predictors of shape (rows, 1)."""

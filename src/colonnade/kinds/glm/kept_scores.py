@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.glm import preflight
-from colonnade.kinds.glm.fits import Matrix, Vector, estimate_scores
-from colonnade.kinds.glm.fitted import FittedGLM
-from colonnade.kinds.glm.kept_weights import unit_of
+from colonnade.kinds.glm.fitted import FittedGLM, unit_of
+from colonnade.kinds.glm.losses import Matrix, Vector, estimate_scores
 from colonnade.kinds.glm.sides import KeptWeights, blur_scores, clipped_normal
 from colonnade.kinds.glm.task import STEPS
 from colonnade.models.federation import Federation

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.glm import kept_weights as glm_kept, planning as glm_plan, preflight, programs as exchange
-from colonnade.kinds.glm.families import labels_for
-from colonnade.kinds.glm.fitted import CLASSES, FittedGLM
+from colonnade.kinds.glm import fitted as glm_kept, planning as glm_plan, preflight, programs as exchange
+from colonnade.kinds.glm.fitted import CLASSES, AllKeptWeights, FittedGLM
 from colonnade.kinds.glm.kept_scores import KeptScores
-from colonnade.kinds.glm.kept_weights import AllKeptWeights
+from colonnade.kinds.glm.losses import labels_for
 from colonnade.kinds.glm.planning import FamilyOptions, GLMChoices, GLMSetting
 from colonnade.kinds.glm.preflight import Guarantees, protection
 from colonnade.kinds.glm.programs import ExchangeOutcome

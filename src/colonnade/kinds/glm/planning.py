@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.glm.families import Family
+from colonnade.kinds.glm.losses import Family
 from colonnade.kinds.glm.sides import FILLED, clipped_normal
 from colonnade.kinds.glm.task import RECEIVED_CLIP, RELEASE, Exchange, ExchangeSide, Method
 from colonnade.models.parameters import Positive, check_whole

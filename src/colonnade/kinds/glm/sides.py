@@ -22,8 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.kinds.glm.families import Family
-from colonnade.kinds.glm.fits import FitObjective, Matrix, Vector, certified_fit, estimate_scores, free_fit, sparse_fit
+from colonnade.kinds.glm.losses import (
+    Family,
+    FitObjective,
+    Matrix,
+    Vector,
+    certified_fit,
+    estimate_scores,
+    free_fit,
+    sparse_fit,
+)
 from colonnade.kinds.glm.task import RECEIVED_CLIP, Exchange, ExchangeSide
 from colonnade.privacy.sensitivity import float_up
 from colonnade.protocols.iteration import NoiseSampler

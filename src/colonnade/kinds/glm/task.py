@@ -15,8 +15,7 @@ import numpy as np
 
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import sensitivity as alternating, sensitivity as exchange
-from colonnade.kinds.glm.families import Family
-from colonnade.kinds.glm.fits import AT_ONCE, NEWTON_STEPS, TRIALS, proven_steps
+from colonnade.kinds.glm.losses import AT_ONCE, NEWTON_STEPS, TRIALS, Family, proven_steps
 from colonnade.privacy import Event, Trust
 from colonnade.privacy.sensitivity import float_up, root_up
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, ParticipantLoad, seconds_on_wire

@@ -7,8 +7,8 @@ What leaves: the sums, with noise, opened once.
 Reading order:
 
 - ``model``: ``PolynomialSum`` and ``polynomial_sum``, which a data scientist calls.
-- ``expressions``, ``task``: from text to an integer program.
-- ``task``, ``programs``, ``programs``: the protocol; ``sensitivity``: how far one person moves the sums.
+- ``expressions``: from text to polynomials.
+- ``task``, ``programs``: the integer program and the protocol; ``sensitivity``: how far one person moves the sums.
 - ``report``: how a person sees the result.
 - ``audit``: the games.
 """

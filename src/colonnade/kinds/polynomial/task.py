@@ -60,8 +60,8 @@ def integer_program(polynomials: Sequence[Terms], names: Sequence[str], gamma: i
             whole = round(a * finest * gamma ** (largest - degree([monomial])))
             if not whole:
                 raise StudyError(
-                    f"the coefficient of {_monomial_text(monomial)} is too small for gamma = {gamma}: multiply the expression "
-                    "by a public number, or raise gamma [ST506]"
+                    f"the coefficient of {_monomial_text(monomial)} is too small for gamma = {gamma}: multiply the "
+                    "expression by a public number, or raise gamma [ST506]"
                 )
             output[tuple(sorted((place[name], power) for name, power in monomial))] = whole
         outputs.append(output)

@@ -10,10 +10,10 @@ allow it), or one level of each other party.
 Reading order:
 
 - ``model``: ``JointPrediction`` and ``joint_scores``, which a data scientist calls.
-- ``scores/``: sums on shares: task, programs; ``model``: how large each party's part can be.
-- ``levels/``: levels answered at random: task, programs, choice of levels.
-- ``model``, ``score_posterior``: from what was heard to what is believed of a person.
-- ``on_demand`` with ``scores/standing``: the same as a session that stays open for questions.
+- ``task``: sums on shares, or levels answered at random; ``programs``: those of sums;
+  ``randomised_answers``: those of levels.
+- ``score_posterior``: from what was heard to what is believed of a person.
+- ``on_demand``: sums as a session that stays open for questions.
 - ``report``: how a person sees the result.
-- ``audit``, ``audit``: the games.
+- ``audit``: the games.
 """

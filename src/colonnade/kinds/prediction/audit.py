@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from colonnade.audit.mechanisms import WeightedSumSampler
 from colonnade.audit.registry import Game, register
-from colonnade.kinds.prediction.quantised_answers.programs import answer_at_random
-from colonnade.kinds.prediction.quantised_answers.task import QuantisedAnswers, Respondent
-from colonnade.kinds.prediction.scores.task import ScorePart, Scores
+from colonnade.kinds.prediction.randomised_answers import answer_at_random
+from colonnade.kinds.prediction.task import QuantisedAnswers, Respondent, ScorePart, Scores
 from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.randomness import Stream

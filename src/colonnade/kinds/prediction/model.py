@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError, StudyError
-from colonnade.kinds.prediction.quantised_answers.programs import ReceivedAnswers
-from colonnade.kinds.prediction.quantised_answers.task import QuantisedAnswers, Respondent, best_cuts
+from colonnade.kinds.prediction.programs import OpenedScores, OwnScoreParts
+from colonnade.kinds.prediction.randomised_answers import ReceivedAnswers
 from colonnade.kinds.prediction.score_posterior import (
     PUBLISHED,
     Matrix,
@@ -30,8 +30,7 @@ from colonnade.kinds.prediction.score_posterior import (
     guess_prior,
     posterior_of_prior,
 )
-from colonnade.kinds.prediction.scores.programs import OpenedScores, OwnScoreParts
-from colonnade.kinds.prediction.scores.task import ScorePart, Scores
+from colonnade.kinds.prediction.task import QuantisedAnswers, Respondent, ScorePart, Scores, best_cuts
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation
 from colonnade.models.linear_model import LinearModel

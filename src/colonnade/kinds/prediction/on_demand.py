@@ -1,4 +1,6 @@
-"""Scores on demand: one session that stays open, in which the entitled party asks one question after the other.
+"""Messages of standing questions: about whom, and what owners let through.
+
+Scores on demand: one session that stays open, in which the entitled party asks one question after the other.
 
 At the start all owners compare their lists of people, once. A question then names places in that list. Every other
 owner decides by itself, before anything leaves it, whom it answers about: it counts each question as paid for. Of
@@ -25,12 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import NO_RESULT, ProtocolError, StudyError
-from colonnade.kinds.prediction import messages
 from colonnade.kinds.prediction.model import JointPrediction, ScoreEvidence
+from colonnade.kinds.prediction.programs import OpenedScores, OwnScoreParts, ScoresSum, check_parts, quantise
 from colonnade.kinds.prediction.score_posterior import ScorePosterior
-from colonnade.kinds.prediction.scores.programs import OpenedScores, OwnScoreParts, ScoresSum, check_parts, quantise
-from colonnade.kinds.prediction.scores.task import Scores
-from colonnade.message_schema import receive_message
+from colonnade.kinds.prediction.task import Scores
+from colonnade.message_schema import ArrayForm, Boolean, FixedBytes, Integer, MessageSchema, UpTo, receive_message
 from colonnade.mpc import Committee, Shares
 from colonnade.privacy import Event, Trust
 from colonnade.protocols.joint_sum.engine import CommitteeEngine
@@ -48,8 +49,34 @@ from colonnade.protocols.on_demand import (
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rows import agree_on_rows, compare_rows
 from colonnade.protocols.task import RunnableTask
-from colonnade.randomness import Stream, new_key
+from colonnade.randomness import KEY_BYTES, Stream, new_key
 from colonnade.tables import Table
+
+LAST = 1 << 50
+_DIGEST_BYTES = 32
+_LATEST = 1 << 40
+_NUMBER = Integer(1, LAST)
+
+
+def question_message(rows: int) -> MessageSchema:
+    """Whom a question is about, by their places in the common list of ``rows`` people; nobody is a sign of life.
+
+    After the last one, which is about nobody, the session ends.
+    """
+    places = ArrayForm(np.int64, (UpTo(MOST_ASKED),), 0, rows - 1)
+    return MessageSchema("question", number=_NUMBER, places=places, salt=FixedBytes(KEY_BYTES), last=Boolean())
+
+
+COUNTED = MessageSchema("question-size", number=_NUMBER, people=Integer(0, MOST_ASKED), last=Boolean())
+"""How many people a question is about, for the coordinator, which does not learn who they are."""
+
+
+def verdict_message(people: int) -> MessageSchema:
+    """What an owner lets through: a digest of the question, whom it tells nothing about, and until when (Unix time)."""
+    refused = ArrayForm(np.uint8, (people,), 0, 1)
+    return MessageSchema(
+        "question-verdict", number=_NUMBER, digest=FixedBytes(_DIGEST_BYTES), refused=refused, until=Integer(0, _LATEST)
+    )
 
 
 @dataclass(frozen=True)
@@ -105,7 +132,7 @@ def dealer(me: Owner, parts: OwnScoreParts, standing: StandingScores, opened: Ga
     task = standing.task
     people, gate = _agree_on_people(me, parts, task), opened(parts.called)
     whole = quantise(parts.values, task, me.name)
-    due, number, last = messages.question(people), 0, False
+    due, number, last = question_message(people), 0, False
     while not last:
         number += 1
         said = receive_message(me.link(task.to), task.to, due)
@@ -134,7 +161,7 @@ def coordinator(me: Coordinator, standing: StandingScores) -> None:
     _warm(me)
     while not last:
         number += 1
-        said = receive_message(me.link(task.to), task.to, messages.COUNTED)
+        said = receive_message(me.link(task.to), task.to, COUNTED)
         last = said["last"]
         if said["number"] != number:
             raise ProtocolError(f"{task.to} asked out of order [MS046]")
@@ -165,7 +192,7 @@ def _receive_verdicts(
 ) -> GateDecision:
     """What all owners let through of a question; an error unless all of them were asked the same."""
     refused, until = np.zeros(people, dtype=bool), 0
-    due = messages.verdict(people)
+    due = verdict_message(people)
     for name in task.dealers:
         if own is not None and name == me.name:
             one, later = own.refused, own.until

@@ -10,11 +10,11 @@ and what the result tells about each party follow from that.
 
 Reading order:
 
-- ``linear``, ``logistic``: the models that a data scientist calls; ``base``: what they share.
+- ``model``: ``LinearRegression`` and ``LogisticRegression``, which a data scientist calls, and their expected errors.
 - :mod:`colonnade.protocols.moments`: the task and programs of one release, with the bounds of the functional mechanism
-  (:mod:`colonnade.privacy.sensitivity.moments`); ``least_squares``: from that release to weights.
-- ``gradients/``: the task and programs of rounds; ``sensitivity``: how far one person moves a gradient.
-- ``error_bars``, ``gradient_descent``, ``score_parts``: what noise leaves in doubt; ``base``: the same before a study.
+  (:mod:`colonnade.privacy.sensitivity.moments`); ``least_squares``: from that release to weights, with error bars.
+- ``task``, ``programs``: rounds of gradients; ``sensitivity``: how far one person moves a gradient;
+  ``gradient_descent``: from opened gradients to weights.
 - ``report``: how a person sees the result.
-- ``audit``, ``audit``: the games.
+- ``audit``: the games.
 """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from colonnade.audit.neighbours import Person, rows_at_bounds
 from colonnade.audit.registry import Game, describe_neighbours, observers, register
 from colonnade.kinds.regression import programs as gradient_integers
-from colonnade.kinds.regression.linear import LinearRegression
+from colonnade.kinds.regression.model import LinearRegression
 from colonnade.kinds.regression.programs import reference as gradient_reference
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.models import Roster

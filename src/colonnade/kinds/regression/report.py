@@ -11,7 +11,7 @@ from colonnade.report.sections import ReportSection, Run, coefficients
 from colonnade.report.wording import count_noun, mapping, number
 
 if TYPE_CHECKING:
-    from colonnade.kinds.regression.base import Regression
+    from colonnade.kinds.regression.model import Regression
 
 
 def title(model: Regression, columns: int) -> str:

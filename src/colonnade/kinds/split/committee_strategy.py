@@ -13,7 +13,7 @@ import numpy as np
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
-from colonnade.kinds.regression.base import WEIGHTS
+from colonnade.kinds.regression.model import WEIGHTS
 from colonnade.kinds.split import committee_head, owner_training, score_prior
 from colonnade.kinds.split.committee_head import JointEmbeddings, Published, Task
 from colonnade.kinds.split.encoders import Encoder, TrainableEncoder

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.prediction.scores import programs as summing
-from colonnade.kinds.prediction.scores.programs import OpenedScores, OwnScoreParts
-from colonnade.kinds.prediction.scores.task import ScorePart, Scores
+from colonnade.kinds.prediction import programs as summing
+from colonnade.kinds.prediction.programs import OpenedScores, OwnScoreParts
+from colonnade.kinds.prediction.task import ScorePart, Scores
 from colonnade.kinds.split import embedding_programs as telling, embeddings_strategy, score_prior
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.embedding_task import EmbeddingSender, NewEmbeddingTask

@@ -8,8 +8,9 @@ to hold equally many people).
 
 Reading order:
 
-- ``layout``: columns as codes and bins; ``queries``, ``queries``: which marginals are asked for, and how exactly.
-- ``marginals/``: the task and programs; ``sensitivity``: how far one person moves all cells together.
-- ``release``, ``release``: what was opened, and marginals with error bars from it.
+- ``layout``: columns as codes and bins; ``queries``: which marginals are asked for, and how exactly.
+- ``task``, ``programs``, ``stages``: the protocol, in one release or in two; ``sensitivity``: how far one person moves
+  all cells together.
+- ``release``: what was opened, and marginals with error bars from it.
 - ``audit``: the games.
 """

@@ -31,9 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.kinds.tables.products import Factor, FactorColumns, FactorProduct, factor_order
 from colonnade.kinds.tables.release import NoisyMarginals
-from colonnade.kinds.tables.task import Marginals, axes
+from colonnade.kinds.tables.task import Factor, FactorColumns, FactorProduct, Marginals, axes, factor_order
 from colonnade.mpc.residues import Residues, ResidueSystem
 from colonnade.protocols.joint_sum.declaration import (
     ALL_ONES,

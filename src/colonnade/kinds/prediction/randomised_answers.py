@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.kinds.prediction import messages
-from colonnade.kinds.prediction.quantised_answers.task import QuantisedAnswers, Respondent
+from colonnade.kinds.prediction.programs import OwnScoreParts
 from colonnade.kinds.prediction.score_posterior import ScorePosterior, update_by_levels
-from colonnade.kinds.prediction.scores.programs import OwnScoreParts
-from colonnade.message_schema import receive_message
+from colonnade.kinds.prediction.task import QuantisedAnswers, Respondent
+from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import agree_on_rows, compare_rows
@@ -46,6 +45,11 @@ class ReceivedAnswers:
         return reduce(ScorePosterior.plus, found.values())
 
 
+def levels_message(asked: Respondent, rows: int) -> MessageSchema:
+    """One party's answers: a level for each person."""
+    return MessageSchema("levels", values=ArrayForm(np.int64, (rows,), 0, asked.levels - 1))
+
+
 def owner(me: Owner, parts: OwnScoreParts, task: QuantisedAnswers) -> ReceivedAnswers | None:
     """An owner's program; it returns the answers at the entitled party and ``None`` at the others."""
     if parts.values.shape != (len(parts.ids), 1) or not np.isfinite(parts.values).all():
@@ -62,7 +66,7 @@ def owner(me: Owner, parts: OwnScoreParts, task: QuantisedAnswers) -> ReceivedAn
     if me.name == task.to:
         with me.meter.phase("receive"):
             heard = {
-                each.owner: receive_message(me.link(each.owner), each.owner, messages.levels(each, rows))["values"]
+                each.owner: receive_message(me.link(each.owner), each.owner, levels_message(each, rows))["values"]
                 for each in task.asked
             }
         found = ReceivedAnswers(task, parts.called, heard, parts.values)

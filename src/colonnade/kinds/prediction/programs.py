@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.kinds.prediction.score_posterior import ScorePosterior, update_by_noisy_sums
-from colonnade.kinds.prediction.scores.task import Scores
+from colonnade.kinds.prediction.task import Scores
 from colonnade.mpc.residues import Residues, ResidueSystem
 from colonnade.protocols.joint_sum.declaration import JointSum, OwnerSum, SumCircuit, SumOpening
 from colonnade.protocols.joint_sum.engine import JointSumPrograms

@@ -1,1 +1,0 @@
-"""Scores of new people by a public model, for one party."""
