@@ -218,7 +218,7 @@ class Estimator(SklearnConventions, Planner[RunTask], Generic[RunTask, Result]):
     @classmethod
     def lacking(cls) -> list[str]:
         """Members that a complete kind has and this one lacks; what it keeps or brings needs a method."""
-        promised = {"kept": cls.keeps, "bring": cls.brings}
+        promised = {"kept_content": cls.keeps, "bring": cls.brings}
         unmet = [name for name, what in promised.items() if what and getattr(cls, name) is getattr(Estimator, name)]
         return super().lacking() + unmet
 
