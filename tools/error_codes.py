@@ -36,7 +36,7 @@ CLASSES = {
     "LE": "LedgerError",
     "PR": "PrivacyError",
     "SO": "StorageError",
-    "OF": "OfficeError",
+    "OF": "ProposalError",
     "ID": "IdentityError",
     "CN": "ConnectError",
     "PE": "PeerLost, PeerStopped",
@@ -67,7 +67,7 @@ This page is made from the source by `{command}`, and a test compares the two.
 """  # noqa: E501
 _RETIRED = "## Retired codes\n\nThese are not given again.\n\n"
 _CODE = re.compile(r"\[([A-Z]{2})(\d{3})\]")
-_WRAPPERS = {"short", "harmless"}
+_WRAPPERS = {"shorten", "sanitize"}
 _NEW = "000"
 
 
