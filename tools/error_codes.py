@@ -50,7 +50,7 @@ CLASSES = {
     "VA": "ValueError, TypeError, IndexError",
 }
 """The letters of codes, and the classes of the sentences that have them."""
-_BESIDE = {"Unreadable": "VA", "_SilentError": "EN", "_RefusedError": "EN", "BadParameter": "CO"}
+_BESIDE = {"UnreadableFile": "VA", "_SilentError": "EN", "_RefusedError": "EN", "BadParameter": "CO"}
 """Reasons that an error of ours always quotes, and what typer says for us."""
 _ABOUT = {
     "CO": "Also what consoles, the interface for programs and `colonnade doctor` refuse or report by themselves.",

@@ -197,7 +197,7 @@ def test_pca_games_of_a_study_with_a_larger_committee():
 def test_iterative_studies_of_every_kind_have_games_for_parties(changes):
     (row,) = [row for row in subjects() if row.name == "sqm"]
     draft = replace(row.plan(), **changes)
-    task = draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
+    task = draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
     assert registry.subject(task) == "sqm"
     played_by = {game.observer.label: game for game in games("sqm", task)}
     assert {"analyst", "coordinator", task.label_owner} < set(played_by)

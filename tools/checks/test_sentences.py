@@ -30,10 +30,10 @@ ALONE = {
 """Modules about files, members, limits and addresses, before a study begins or beside it: they know of no table."""
 NAMES = {
     "COORDINATOR", "NO_RESULT", "who", "event.name", "joiner", "kind", "me.name", "name", "owner", "peer", "self.name",
-    "self.task.speaker", "sender", "task.active", "first", "vocabulary.WAITING.kind", "', '.join(about)",
+    "self.task.speaker", "sender", "task.active", "first", "messages.WAITING.kind", "', '.join(about)",
     "', '.join(beyond)", "', '.join(seats)", "certificate.name", "field", "hub", "hub_name", "lost", "message.kind",
     "opener", "peer.name", "self._name", "self._peer.name", "self.kind", "self.peer", "self.sender", "source", "verb",
-    "seat", "harmless(got, _LONGEST_KIND)", "', '.join(task.owners)", "', '.join((key.name for key in task.keys))",
+    "seat", "sanitize(got, _LONGEST_KIND)", "', '.join(task.owners)", "', '.join((key.name for key in task.keys))",
 }  # fmt: skip
 """Who, and which message: names of participants, events, messages and keys."""
 PUBLIC = {
@@ -52,17 +52,18 @@ PUBLIC = {
     "study/lanes/worker.py": {"_GIVEN_UP"},
     "study/connect.py": {"identity.name", "key"},  # a path, before anybody is connected
     "wire/reliable_transport.py": {"type(error).__name__"},
-    "wire/codec.py": {"MAX_FRAME"},
     "wire/hub.py": {"LOOPBACK", "account.name"},
     "wire/hub_connection.py": {
         "_disconnected(self._identity.name, error)", "_disconnected(self._own_name, error)",
-        "harmless(error.details())", "self._address", "str(end)",
+        "sanitize(error.details())", "self._address", "str(end)",
     },
-    "wire/direct_links.py": {"self.why or 'the other end hung up'", "self.why or error.strerror or 'the connection broke'"},
-    "wire/direct_links.py": {"listen", "why"},  # raised before anybody is connected
+    "wire/direct_links.py": {
+        "self.why or 'the other end hung up'", "self.why or error.strerror or 'the connection broke'",
+        "listen", "why",  # raised before anybody is connected
+    },
     "wire/packets.py": {"number"},
     "wire/study_sessions.py": {
-        "count", "harmless(room)", "harmless(unknown[0])", "len(self._homes)", "room", "self._closed[place]",
+        "count", "sanitize(room)", "sanitize(unknown[0])", "len(self._homes)", "room", "self._closed[place]",
     },
     "wire/tls.py": {
         "clock()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",
@@ -91,7 +92,7 @@ PASSED_ON = {
 """Other sentences that are public, or that everybody was told."""
 LISTED = {
     "protocols/align/programs.py": {"found"},
-    "protocols/rows.py": {"harmless(problem)", "problem", "said"},
+    "protocols/rows.py": {"sanitize(problem)", "problem", "said"},
 }
 """Numbers that depend on tables and that all may know; docs/explanation/when-it-goes-wrong.md lists each."""
 SAID_BY_MODULE = {"protocols/align/programs.py", "protocols/rows.py", "wire/tls.py"}
