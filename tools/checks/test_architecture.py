@@ -48,13 +48,19 @@ MASKED = {
     ("mpc/fixed_point/truncation.py", "opened = self.engine.open_to_readers(own, (self.engine.name,))"),
     ("mpc/fixed_point/truncation.py", "words = packed.open("),
     ("mpc/fixed_point/truncation.py", "return system.low_word(self.engine.open_among_seats(masked)) & low"),
-    ("mpc/fixed_point/truncation.py", "opened = self.engine.open_to_readers(_block_shares(masked, block), (block.king,))"),
+    (
+        "mpc/fixed_point/truncation.py",
+        "opened = self.engine.open_to_readers(_block_shares(masked, block), (block.king,))",
+    ),
     ("mpc/fixed_point/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.engine.active)"),
 }
 """What seats open among themselves: numbers under masks, bits under coins."""
-REVEALS = {("protocols/roles.py", "def reveal("), ("protocols/joint_sum/engine.py", "values = me.reveal(")} | {
-    (f"{folder}/programs.py", "opened = me.reveal(")
-    for folder in ("kinds/regression", "kinds/synthesis/mixture", "kinds/pca")
+REVEALS = {
+    ("protocols/roles.py", "def reveal("),
+    ("protocols/joint_sum/engine.py", "values = me.reveal("),
+    ("kinds/regression/programs.py", "opened = me.reveal("),
+    ("kinds/synthesis/mixture/programs.py", "opened = me.reveal("),
+    ("kinds/pca/programs.py", "opened = me.reveal("),
 }
 TOLD = {("protocols/roles.py", "def tell("): 1, ("kinds/glm/programs.py", "me.tell("): 3} | {
     ("kinds/glm/kept_scores.py", "me.tell("): 1,
@@ -70,10 +76,28 @@ def floor_of(path: Path) -> str:
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """A module; to parse all of them takes seconds, so each is parsed once."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports_in(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Every import of a module; to parse all of them takes seconds, so each is parsed once."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    """Every import of a module."""
+    return tuple(node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+@cache
+def for_types(path: Path) -> frozenset[ast.ImportFrom]:
+    """The imports from its own floor that a module needs for types alone."""
+    below = f"colonnade.{floor_of(path)}."
+    return frozenset(
+        node
+        for branch in ast.walk(tree_of(path))
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(below)
+    )
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -95,11 +119,12 @@ def imported(path: Path) -> Iterator[str]:
 def modules_imported(path: Path) -> Iterator[Path]:
     """The files of Colonnade that a module imports, wherever in it the import stands, by a statement or by name.
 
+    What is imported from the own floor for types alone does not count: two parts of one engine may name each other.
     A name counts wherever it stands as text by itself, and in a module that calls ``import_module`` also without the
     name of the package. The registry's rows are what that is for; a fork server is started, not imported.
     """
     for node in imports_in(path):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.ImportFrom) and node.module and node not in for_types(path):
             for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
                 yield SOURCE.parent / f"{name.replace('.', '/')}.py"
     yield from (SOURCE / f"{name.replace('.', '/')}.py" for name in named_in(path))
@@ -129,7 +154,7 @@ def test_imports_point_down() -> None:
 
 
 def test_no_modules_import_in_a_circle() -> None:
-    """Imports for types count too; ``__init__`` may list what the modules below it hold."""
+    """``__init__`` may list what the modules below it hold."""
     left = {path: set(modules_imported(path)) for path in MODULES if path.stem != "__init__"}
     while leaves := [path for path, below in left.items() if not below & left.keys()]:
         for path in leaves:
@@ -216,7 +241,7 @@ def test_the_names_of_public_classes_are_unique() -> None:
     """Whoever reads a name knows which class it is."""
     places: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
     assert not {name: found for name, found in places.items() if len(found) > 1}
@@ -266,7 +291,7 @@ def test_columns_are_asked_and_not_told_apart() -> None:
     found = {
         path.relative_to(SOURCE).as_posix()
         for path in MODULES
-        if any(map(tells_columns_apart, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+        if any(map(tells_columns_apart, ast.walk(tree_of(path))))
     }
     assert len(found) <= 5, f"these ask which type a column has: {sorted(found)}"
     assert tells_columns_apart(ast.parse("isinstance(column, Number | Flag)", mode="eval").body)

@@ -514,9 +514,15 @@ PRINTED = (
         "colonnade.privacy.calibrate:BindingBudget.__str__", "the budget that decides the noise", ("budget", "rounding")
     ),
     Printed("colonnade.privacy.calibrate:BindingBudget.to_dict", "the same in a record", ("budget",)),
-    Printed("colonnade.privacy.calibrate:BindingBudget.certification_limit", "the largest epsilon of a sampler", ("sampler",)),
+    Printed(
+        "colonnade.privacy.calibrate:BindingBudget.certification_limit",
+        "the largest epsilon of a sampler",
+        ("sampler",),
+    ),
     Printed("colonnade.privacy.accountant:_above_ceiling", "why no epsilon is finite", ("sampler",)),
-    Printed("colonnade.privacy.noise_laws:DiscreteLaplace.resolve_view", "what one number would cost at least", ("laplace",)),
+    Printed(
+        "colonnade.privacy.noise_laws:DiscreteLaplace.resolve_view", "what one number would cost at least", ("laplace",)
+    ),
     Printed("colonnade.privacy.ledger.caps:_sentence", "why a cap refuses a study", ("caps", "rounding")),
     # terminal
     Printed("colonnade.cli.text_output:binding", "preflight: who decides the noise", ("budget", "rounding")),
