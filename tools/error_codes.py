@@ -36,7 +36,7 @@ CLASSES = {
     "LE": "LedgerError",
     "PR": "PrivacyError",
     "SO": "StorageError",
-    "OF": "OfficeError",
+    "OF": "ProposalError",
     "ID": "IdentityError",
     "CN": "ConnectError",
     "PE": "PeerLost, PeerStopped",
@@ -50,7 +50,7 @@ CLASSES = {
     "VA": "ValueError, TypeError, IndexError",
 }
 """The letters of codes, and the classes of the sentences that have them."""
-_BESIDE = {"Unreadable": "VA", "_SilentError": "EN", "_RefusedError": "EN", "BadParameter": "CO"}
+_BESIDE = {"UnreadableFile": "VA", "_SilentError": "EN", "_RefusedError": "EN", "BadParameter": "CO"}
 """Reasons that an error of ours always quotes, and what typer says for us."""
 _ABOUT = {
     "CO": "Also what consoles, the interface for programs and `colonnade doctor` refuse or report by themselves.",
@@ -67,7 +67,7 @@ This page is made from the source by `{command}`, and a test compares the two.
 """  # noqa: E501
 _RETIRED = "## Retired codes\n\nThese are not given again.\n\n"
 _CODE = re.compile(r"\[([A-Z]{2})(\d{3})\]")
-_WRAPPERS = {"short", "harmless"}
+_WRAPPERS = {"shorten", "sanitize"}
 _NEW = "000"
 
 

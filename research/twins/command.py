@@ -64,8 +64,8 @@ def twins(
 def _lead(verdicts: Sequence[TwinVerdict]) -> Html:
     if escaped := [verdict.label for verdict in verdicts if not verdict.good]:
         text = (
-            f"{wording.count_noun(len(escaped), 'broken twin')} escaped, so this audit would not have seen such a fault: "
-            f"{'; '.join(escaped)}. That says nothing against a promise; play with more samples."
+            f"{wording.count_noun(len(escaped), 'broken twin')} escaped, so this audit would not have seen such a "
+            f"fault: {'; '.join(escaped)}. That says nothing against a promise; play with more samples."
         )
         return tag("p", text, class_="note")
     return tag("p", f"{wording.count_noun(len(verdicts), 'broken twin')}, and every one was caught.", class_="lead")

@@ -15,15 +15,15 @@ from colonnade.models import registry
 from tools.pages import ROOT, text_of
 
 SOURCE = ROOT / "src" / "colonnade"
-GROUND = {"disk", "drawing", "errors", "harmless", "lazy", "randomness", "received", "tidy", "versions"}
+GROUND = {"disk", "drawing", "errors", "lazy", "memory", "message_schema", "randomness", "sanitize", "versions"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
-CORE = GROUND | PILLARS | {"protocols", "models", "audit", "report", "study", "standing", "console", "cli"}
+CORE = GROUND | PILLARS | {"protocols", "models", "audit", "report", "study", "federation", "console", "cli"}
 """No floor of it imports a kind: the registry names what kinds have."""
 MAY_IMPORT = {
     **{name: set() for name in GROUND},
-    "drawing": {"errors", "harmless"},
-    "received": {"errors"},
-    "harmless": {"errors"},
+    "drawing": {"errors", "sanitize"},
+    "message_schema": {"errors"},
+    "sanitize": {"errors"},
     "disk": {"errors"},
     **dict.fromkeys(PILLARS, GROUND),
     "protocols": GROUND | PILLARS,
@@ -33,31 +33,34 @@ MAY_IMPORT = {
     "report": GROUND | PILLARS | {"protocols", "models", "audit"},
     "kinds": GROUND | PILLARS | {"protocols", "models", "audit", "report"},
     "study": GROUND | PILLARS | {"protocols", "models"},
-    "standing": GROUND | PILLARS | {"protocols", "models", "study", "report"},
-    "console": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "standing"},
-    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "standing", "console"},
+    "federation": GROUND | PILLARS | {"protocols", "models", "study", "report"},
+    "console": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "federation"},
+    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "federation", "console"},
     "__init__": GROUND | PILLARS | {"models", "kinds", "study"},
     "__main__": {"cli"},
 }
-LONGEST = 800
+LONGEST, SHORT = 800, 180
 MASKED = {
     ("mpc/engine.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
     ("mpc/engine.py", "def open_to_readers(self, shares: Shares, readers: Sequence[str]) -> Residues | None:"),
-    ("mpc/fixed_point/truncation.py", "opened = self.hand.open_among_seats(joined)"),
-    ("mpc/fixed_point/truncation.py", "opened = self.hand.open_to_readers(self._joined(masked, degree), readers)"),
-    ("mpc/fixed_point/truncation.py", "opened = self.hand.open_to_readers(own, (self.hand.name,))"),
+    ("mpc/fixed_point/truncation.py", "opened = self.engine.open_among_seats(joined)"),
+    ("mpc/fixed_point/truncation.py", "opened = self.engine.open_to_readers(self._join(masked, degree), readers)"),
+    ("mpc/fixed_point/truncation.py", "opened = self.engine.open_to_readers(own, (self.engine.name,))"),
+    ("mpc/fixed_point/truncation.py", "words = packed.open("),
+    ("mpc/fixed_point/truncation.py", "return system.low_word(self.engine.open_among_seats(masked)) & low"),
     (
         "mpc/fixed_point/truncation.py",
-        "words = packed.open(self._offset(number), number.cut, number.bits, me, self._told(block), factors)",
+        "opened = self.engine.open_to_readers(_block_shares(masked, block), (block.king,))",
     ),
-    ("mpc/fixed_point/truncation.py", "return system.low_word(self.hand.open_among_seats(masked)) & low"),
-    ("mpc/fixed_point/truncation.py", "opened = self.hand.open_to_readers(_part(masked, block), (block.king,))"),
-    ("mpc/fixed_point/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.hand.active)"),
+    ("mpc/fixed_point/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.engine.active)"),
 }
 """What seats open among themselves: numbers under masks, bits under coins."""
-REVEALS = {("protocols/roles.py", "def reveal("), ("protocols/joint_sum/engine.py", "values = me.reveal(")} | {
-    (f"{folder}/programs.py", "opened = me.reveal(")
-    for folder in ("kinds/regression/gradients", "kinds/synthesis/mixture", "kinds/pca/directions")
+REVEALS = {
+    ("protocols/roles.py", "def reveal("),
+    ("protocols/joint_sum/engine.py", "values = me.reveal("),
+    ("kinds/regression/programs.py", "opened = me.reveal("),
+    ("kinds/synthesis/mixture/programs.py", "opened = me.reveal("),
+    ("kinds/pca/programs.py", "opened = me.reveal("),
 }
 TOLD = {("protocols/roles.py", "def tell("): 1, ("kinds/glm/programs.py", "me.tell("): 3} | {
     ("kinds/glm/kept_scores.py", "me.tell("): 1,
@@ -68,15 +71,33 @@ TOLD = {("protocols/roles.py", "def tell("): 1, ("kinds/glm/programs.py", "me.te
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
-def room(path: Path) -> str:
+def floor_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """A module; to parse all of them takes seconds, so each is parsed once."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports_in(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Every import of a module; to parse all of them takes seconds, so each is parsed once."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    """Every import of a module."""
+    return tuple(node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+@cache
+def for_types(path: Path) -> frozenset[ast.ImportFrom]:
+    """The imports from its own floor that a module needs for types alone."""
+    below = f"colonnade.{floor_of(path)}."
+    return frozenset(
+        node
+        for branch in ast.walk(tree_of(path))
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(below)
+    )
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -98,11 +119,12 @@ def imported(path: Path) -> Iterator[str]:
 def modules_imported(path: Path) -> Iterator[Path]:
     """The files of Colonnade that a module imports, wherever in it the import stands, by a statement or by name.
 
+    What is imported from the own floor for types alone does not count: two parts of one engine may name each other.
     A name counts wherever it stands as text by itself, and in a module that calls ``import_module`` also without the
     name of the package. The registry's rows are what that is for; a fork server is started, not imported.
     """
     for node in imports_in(path):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.ImportFrom) and node.module and node not in for_types(path):
             for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
                 yield SOURCE.parent / f"{name.replace('.', '/')}.py"
     yield from (SOURCE / f"{name.replace('.', '/')}.py" for name in named_in(path))
@@ -110,10 +132,10 @@ def modules_imported(path: Path) -> Iterator[Path]:
 
 def named_in(path: Path) -> set[str]:
     """The modules of Colonnade that a module names as text by itself, without the name of the package."""
-    if path in (SOURCE / "models" / "registry.py", SOURCE / "study" / "forks.py"):
+    if path in (SOURCE / "models" / "registry.py", SOURCE / "study" / "fork_server.py"):
         return set()
     # A task carries the module of its programs, which are about it, and imports it when one of them runs.
-    text = re.sub(r'\bPrograms\("[a-z_.]+"\)', "", path.read_text(encoding="utf-8"))
+    text = re.sub(r'\bTaskPrograms\("[a-z_.]+"\)', "", path.read_text(encoding="utf-8"))
     found = set(re.findall(r'"colonnade\.([a-z_.]+)(?::\w+)?"', text))
     if "import_module(" in text:
         found |= set(re.findall(r'"([a-z_.]+)"', text))
@@ -122,17 +144,17 @@ def named_in(path: Path) -> set[str]:
 
 
 def test_imports_point_down() -> None:
-    assert len(MODULES) > 500
+    assert len(MODULES) > 350
     beyond = {}
     for path in MODULES:
         found = {*imported(path), *(name.split(".")[0] for name in named_in(path))}
-        if more := found - MAY_IMPORT[room(path)] - {room(path)}:
+        if more := found - MAY_IMPORT[floor_of(path)] - {floor_of(path)}:
             beyond[path.relative_to(SOURCE).as_posix()] = sorted(more)
     assert not beyond, f"these modules must not import what is named: {beyond}"
 
 
 def test_no_modules_import_in_a_circle() -> None:
-    """Imports for types count too; ``__init__`` may list what the modules below it hold."""
+    """``__init__`` may list what the modules below it hold."""
     left = {path: set(modules_imported(path)) for path in MODULES if path.stem != "__init__"}
     while leaves := [path for path, below in left.items() if not below & left.keys()]:
         for path in leaves:
@@ -142,7 +164,7 @@ def test_no_modules_import_in_a_circle() -> None:
 
 def test_imports_by_name_are_seen() -> None:
     """Otherwise a circle could hide in one."""
-    ahead = set(modules_imported(SOURCE / "cli" / "forking.py"))
+    ahead = set(modules_imported(SOURCE / "cli" / "preload.py"))
     assert SOURCE / "cli" / "publish.py" in ahead
     assert SOURCE / "study" / "run.py" in ahead
 
@@ -184,7 +206,7 @@ def test_the_core_names_kinds_in_the_registry_alone() -> None:
     named = {
         path.relative_to(SOURCE).as_posix()
         for path in MODULES
-        if room(path) != "kinds" and re.search(r"colonnade\.kinds|\bkinds/", path.read_text(encoding="utf-8"))
+        if floor_of(path) != "kinds" and re.search(r"colonnade\.kinds|\bkinds/", path.read_text(encoding="utf-8"))
     }
     assert named == {"__init__.py", "models/registry.py"}
 
@@ -208,10 +230,21 @@ def test_a_kind_begins_with_a_page_that_leads_through_its_folder(kind: str) -> N
         ).is_file()
 
 
-def test_modules_are_short() -> None:
+def test_modules_are_neither_long_nor_scattered() -> None:
     long = {path.name: count for path in MODULES if (count := len(path.read_text("utf-8").splitlines())) > LONGEST}
     assert not long
-    assert median(len(path.read_text("utf-8").splitlines()) for path in MODULES) < 200
+    lengths = [len(path.read_text("utf-8").splitlines()) for path in MODULES if path.stem != "__init__"]
+    assert median(lengths) >= SHORT, "small modules of one concept are one module"
+
+
+def test_the_names_of_public_classes_are_unique() -> None:
+    """Whoever reads a name knows which class it is."""
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
+    assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
 KNOWN_ABOVE = re.compile(r"\bisinstance\([^)]*\b(\w+)\)|\b(?:getattr|hasattr)\((?:self\.)?(?:model|task|answer)\b")
@@ -258,7 +291,7 @@ def test_columns_are_asked_and_not_told_apart() -> None:
     found = {
         path.relative_to(SOURCE).as_posix()
         for path in MODULES
-        if any(map(tells_columns_apart, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+        if any(map(tells_columns_apart, ast.walk(tree_of(path))))
     }
     assert len(found) <= 5, f"these ask which type a column has: {sorted(found)}"
     assert tells_columns_apart(ast.parse("isinstance(column, Number | Flag)", mode="eval").body)
@@ -287,7 +320,7 @@ def test_noised_numbers_leave_a_party_in_the_places_listed_here_only() -> None:
     found: dict[tuple[str, str], int] = {}
     for path in MODULES:
         for match in re.findall(
-            r"\bme\.tell\(" + r"|\bdef tell\(" * (room(path) == "protocols"), path.read_text("utf-8")
+            r"\bme\.tell\(" + r"|\bdef tell\(" * (floor_of(path) == "protocols"), path.read_text("utf-8")
         ):
             place = (path.relative_to(SOURCE).as_posix(), match)
             found[place] = found.get(place, 0) + 1
@@ -295,37 +328,35 @@ def test_noised_numbers_leave_a_party_in_the_places_listed_here_only() -> None:
 
 
 def test_what_a_peer_sends_comes_in_through_one_door() -> None:
-    """A channel is read by ``received`` alone; what opens a socket of its own is the wire."""
+    """A channel is read by ``receive_message`` alone; what opens a socket of its own is the wire."""
     found = {
         path.relative_to(SOURCE).as_posix()
         for path in MODULES
-        if re.search(r"\brecv\b(?!\(self)", path.read_text(encoding="utf-8")) and room(path) != "wire"
+        if re.search(r"\brecv\b(?!\(self)", path.read_text(encoding="utf-8")) and floor_of(path) != "wire"
     }
-    assert found == {"received.py"}
+    assert found == {"message_schema.py"}
 
 
-def test_every_message_that_is_sent_is_declared_in_a_vocabulary() -> None:
+def test_every_message_that_is_sent_is_declared_by_a_schema() -> None:
     """Whoever adds a message says what it may hold; the kinds of lists stand where they are sent."""
-    declared = set()
+    declared, sent = set(), set()
     for path in MODULES:
-        if path.stem == "vocabulary":
-            declared |= set(re.findall(r'"([a-z-]+(?: [a-z]+)*)"', path.read_text(encoding="utf-8")))
-    sent = set()
-    for path in MODULES:
-        if room(path) in ("mpc", "protocols", "kinds"):
-            sent |= set(re.findall(r'\.send\("([^"]+)"', path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        declared |= set(re.findall(r'\b(?:MessageSchema|\w+_message)\(\s*"([^"]+)"', text))
+        if floor_of(path) in ("mpc", "protocols", "kinds"):
+            sent |= set(re.findall(r'\.send\("([^"]+)"', text))
     assert len(sent) > 25
     assert sent - declared == {"blinded", "blinded twice"}, "pieces of lists, declared as points"
 
 
 PRINTED = {
-    ("cli/output.py", "console.print(harmless_lines("),
+    ("cli/output.py", "console.print(sanitize_lines("),
     ("cli/output.py", "sys.stdout.write(text)"),
-    ("cli/output.py", "sys.stderr.write(harmless_lines("),
+    ("cli/output.py", "sys.stderr.write(sanitize_lines("),
     ("cli/output.py", 'sys.stderr.write("".join(f"{line}'),
-    ("cli/approve.py", 'sys.stderr.write(f"{harmless('),
+    ("cli/approve.py", 'sys.stderr.write(f"{sanitize('),
 }
-"""Where something is printed: through ``harmless``, or JSON in ASCII and exports of one's own ledger as they are."""
+"""Where something is printed: through ``sanitize``, or JSON in ASCII and exports of one's own ledger as they are."""
 
 
 def test_text_of_others_is_printed_through_one_function() -> None:
@@ -343,5 +374,5 @@ def test_text_of_others_is_printed_through_one_function() -> None:
     assert all(known.values()), known
     shown = {"cli/text_output.py", "cli/output.py", "study/record.py", "drawing/markup.py", "models/notebook.py"}
     assert shown | {"wire/peer_liveness.py", "wire/codec.py", "wire/hub_connection.py", "protocols/rows.py"} <= {
-        path.relative_to(SOURCE).as_posix() for path in MODULES if "harmless" in imported(path)
+        path.relative_to(SOURCE).as_posix() for path in MODULES if "sanitize" in imported(path)
     }

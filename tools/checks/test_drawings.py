@@ -91,15 +91,15 @@ def test_words_that_are_too_wide_are_noticed() -> None:
     assert wrapped("one two three", width("one two")) == ["one two", "three"]
 
 
-def test_the_house_has_every_room_above_what_it_may_import() -> None:
-    floor_of = {room: number for number, floor in enumerate(FLOORS) for room in floor}
-    rooms = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert set(floor_of) == rooms - {"__init__", "__main__"} == set(MAY_IMPORT) - {"__init__", "__main__"}
+def test_the_house_has_every_folder_above_what_it_may_import() -> None:
+    floor_of = {name: number for number, floor in enumerate(FLOORS) for name in floor}
+    folders = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert set(floor_of) == folders - {"__init__", "__main__"} == set(MAY_IMPORT) - {"__init__", "__main__"}
     assert set(FLOORS[-1]) == GROUND
     assert set(FLOORS[-2]) == PILLARS
-    for room, number in floor_of.items():
-        for below in MAY_IMPORT[room]:
-            assert floor_of[below] > number or {room, below} <= GROUND, (room, below)
+    for name, number in floor_of.items():
+        for below in MAY_IMPORT[name]:
+            assert floor_of[below] > number or {name, below} <= GROUND, (name, below)
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: str(flow.name))

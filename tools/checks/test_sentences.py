@@ -24,16 +24,16 @@ PLANNED = {
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
 ALONE = {
     "cli/console_commands.py", "cli/initialise.py", "cli/demo.py", "console/server.py", "federation/members.py",
-    "federation/http_server.py", "federation/scores/web_api.py", "federation/hub_protocol.py", "study/local.py", "study/spec.py",
-    "wire/hub_connection.py", "wire/connection_gate.py", "wire/hub.py", "wire/identity.py", "wire/quota.py",
+    "federation/http_server.py", "federation/scores/web_api.py", "federation/hub_protocol.py", "study/local.py",
+    "study/spec.py", "wire/connection_gate.py", "wire/identity.py", "wire/quota.py",
 }  # fmt: skip
 """Modules about files, members, limits and addresses, before a study begins or beside it: they know of no table."""
 NAMES = {
     "COORDINATOR", "NO_RESULT", "who", "event.name", "joiner", "kind", "me.name", "name", "owner", "peer", "self.name",
-    "self.task.speaker", "sender", "task.active", "first", "vocabulary.WAITING.kind", "', '.join(about)",
+    "self.task.speaker", "sender", "task.active", "first", "messages.WAITING.kind", "', '.join(about)",
     "', '.join(beyond)", "', '.join(seats)", "certificate.name", "field", "hub", "hub_name", "lost", "message.kind",
     "opener", "peer.name", "self._name", "self._peer.name", "self.kind", "self.peer", "self.sender", "source", "verb",
-    "seat", "harmless(got, _LONGEST_KIND)", "', '.join(task.owners)", "', '.join((key.name for key in task.keys))",
+    "seat", "sanitize(got, _LONGEST_KIND)", "', '.join(task.owners)", "', '.join((key.name for key in task.keys))",
 }  # fmt: skip
 """Who, and which message: names of participants, events, messages and keys."""
 PUBLIC = {
@@ -52,26 +52,31 @@ PUBLIC = {
     "study/lanes/worker.py": {"_GIVEN_UP"},
     "study/connect.py": {"identity.name", "key"},  # a path, before anybody is connected
     "wire/reliable_transport.py": {"type(error).__name__"},
-    "wire/codec.py": {"MAX_FRAME"},
-    "wire/hub.py": {"LOOPBACK", "account.name"},
+    "wire/hub.py": {"LOOPBACK", "account.name", "address", "host", "most", "pinned.fingerprint", "stall"},
     "wire/hub_connection.py": {
-        "_disconnected(self._identity.name, error)", "_disconnected(self._own_name, error)",
-        "harmless(error.details())", "self._address", "str(end)",
+        "_disconnection_text(self._identity.name, error)", "_disconnection_text(self._own_name, error)",
+        "sanitize(error.details())", "self._address", "str(end)",
+        # raised before anybody is connected
+        "_IS_IT_THE_HUB", "_what_to_compare(since)", "address", "error.strerror or error", "error.verify_message",
+        "hub.fingerprint", "hub.name", "identity.certificate.fingerprint", "identity.name", "most", "said", "timeout",
     },
-    "wire/direct_links.py": {"self.why or 'the other end hung up'", "self.why or error.strerror or 'the connection broke'"},
-    "wire/direct_links.py": {"listen", "why"},  # raised before anybody is connected
+    "wire/direct_links.py": {
+        "self.why or 'the other end hung up'", "self.why or error.strerror or 'the connection broke'",
+        "listen", "why",  # raised before anybody is connected
+    },
     "wire/packets.py": {"number"},
     "wire/study_sessions.py": {
-        "count", "harmless(room)", "harmless(unknown[0])", "len(self._homes)", "room", "self._closed[place]",
+        "count", "sanitize(room)", "sanitize(unknown[0])", "len(self._homes)", "room", "self._closed[place]",
     },
     "wire/tls.py": {
-        "clock()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",
+        "clock_text()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",
         "self._peer.fingerprint", "_VERSION[len(_WIRE):].decode()", "theirs.decode() if known else '?'",
     },
     "wire/codec.py": {
         "MAX_DEPTH", "MAX_FRAME", "MAX_INT_BYTES", "MAX_RANK", "MAX_VALUES", "dtype", "tag", "type(array).__name__",
         "type(key).__name__", "type(value).__name__",
     },
+    "wire/unauthenticated.py": {"address"},
     "wire/workers.py": {
         "base.fingerprint", "hours", "missing[0]", "now", "self.worker.name", "until", "what", "worker.name",
     },
@@ -84,14 +89,14 @@ PASSED_ON = {
     "wire/reliable_transport.py": {"error", "flood"},
     "wire/in_memory_network.py": {"*self._lost[peer].args"},
     "wire/peer_liveness.py": {
-        *("*self.lost[name].args", "said"),
+        *("*self._lost[name].args", "said"),
         "f'{said}' if _STOPPED in said else f'{name}{_STOPPED}{said}'",
     },
 }
 """Other sentences that are public, or that everybody was told."""
 LISTED = {
     "protocols/align/programs.py": {"found"},
-    "protocols/rows.py": {"harmless(problem)", "problem", "said"},
+    "protocols/rows.py": {"sanitize(problem)", "problem", "said"},
 }
 """Numbers that depend on tables and that all may know; docs/explanation/when-it-goes-wrong.md lists each."""
 SAID_BY_MODULE = {"protocols/align/programs.py", "protocols/rows.py", "wire/tls.py"}

@@ -21,7 +21,7 @@ def test_a_run_of_the_suite_hardly_ever_fails_by_bad_luck():
 UNSEEDED = re.compile(
     r"default_rng\(\)|np\.random\.(?!default_rng|Generator)\w+\(|\brandom\.Random\(\)|uuid4|secrets\.\w"
 )
-FRESH = ROOT / "tests" / "study" / "test_forks.py"
+FRESH = ROOT / "tests" / "study" / "test_fork_server.py"
 """It asks whether what other processes draw without a seed differs."""
 
 

@@ -32,17 +32,17 @@ def ledger(book, entry):
     return book.release(entry)
 """
 WRITTEN = """
-from colonnade.privacy.statement import as_text, rounded_up
-from colonnade.report import words
+from colonnade.privacy.statement import format_rounded_up, format_text
+from colonnade.report import wording
 
 def rounded(row):
-    return rounded_up(row.epsilon)
+    return format_rounded_up(row.epsilon)
 
 def worded(row):
-    return words.epsilon(row.cost)
+    return wording.epsilon(row.cost)
 
 def table(rows):
-    return as_text(rows, ())
+    return format_text(rows, ())
 
 def named(row):
     return f"it costs {row.epsilon:g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .canvas import DIM, INK, Box, Sheet, wrapped
 
-GROUND = ("disk", "drawing", "errors", "harmless", "lazy", "randomness", "received", "tidy", "versions")
+GROUND = ("disk", "drawing", "errors", "lazy", "memory", "message_schema", "randomness", "sanitize", "versions")
 PILLARS = {
     "tables": "a party's columns become a bounded matrix",
     "wire": "bytes reach the right peer, unread",
@@ -14,7 +14,7 @@ PILLARS = {
 FLOORS: tuple[dict[str, str], ...] = (
     {"cli": "what a person types"},
     {"console": "what a person sees in the browser"},
-    {"standing": "how a federation stays up"},
+    {"federation": "how a federation stays up"},
     {"kinds": "a folder for each kind of study", "study": "what is asked, at what price"},
     {"report": "a finished run", "testing": "for tests only"},
     {"audit": "attacks every promise"},
@@ -23,15 +23,15 @@ FLOORS: tuple[dict[str, str], ...] = (
     PILLARS,
     dict.fromkeys(GROUND, ""),
 )
-"""From the roof to the ground; a room imports from floors below its own alone."""
+"""From the roof to the ground; a folder imports from floors below its own alone."""
 _LEFT, _RIGHT = 30.0, 490.0
 _WALL, _STONE, _LINTEL = "#ffffff", "#e8ecf3", "#d5dff0"
 
 
 def house() -> Sheet:
     """The picture."""
-    rooms = "; ".join(", ".join(floor) for floor in FLOORS)
-    sheet = Sheet("The house: folders of the package, each above what it may import", f"From above: {rooms}.")
+    names = "; ".join(", ".join(floor) for floor in FLOORS)
+    sheet = Sheet("The house: folders of the package, each above what it may import", f"From above: {names}.")
     middle = (_LEFT + _RIGHT) / 2
     sheet.shape([(middle, 14), (_RIGHT + 14, 92), (_LEFT - 14, 92)], _STONE, "#8a93a0")
     (roof,) = FLOORS[0].items()

@@ -423,7 +423,7 @@ FIGURES = (
         Links(
             ("across-studies#which-groups", "across-studies#sums-of-what-was-composed-before"),
             (
-                "colonnade.privacy.ledger:Ledger.left",
+                "colonnade.privacy.ledger:Ledger.remaining",
                 "colonnade.privacy.ledger.caps:SpendingAccounts.remainders",
                 "colonnade.privacy.ledger.caps:SpendingAccounts.refusals",
                 "colonnade.privacy.ledger.cost_cache:keeps_cap",
@@ -456,7 +456,7 @@ FIGURES = (
         "what is opened to a party alone is not charged to it, and functions of releases are free",
         Links(
             ("observers#a-view|Proposition", "alternating-fits#4-what-else-follows"),
-            ("colonnade.study.party_config:PartyConfig.charged", "colonnade.privacy.events:check_sources"),
+            ("colonnade.study.party_config:PartyConfig.charged_events", "colonnade.privacy.events:check_sources"),
             (
                 "tests/study/test_model_studies.py::test_a_noisy_prediction_is_charged_to_those_who_tell",
                 "tests/privacy/test_theory.py::test_post_processing_is_free_only_for_those_who_received_its_source",
@@ -514,9 +514,15 @@ PRINTED = (
         "colonnade.privacy.calibrate:BindingBudget.__str__", "the budget that decides the noise", ("budget", "rounding")
     ),
     Printed("colonnade.privacy.calibrate:BindingBudget.to_dict", "the same in a record", ("budget",)),
-    Printed("colonnade.privacy.calibrate:BindingBudget.limited", "the largest epsilon of a sampler", ("sampler",)),
+    Printed(
+        "colonnade.privacy.calibrate:BindingBudget.certification_limit",
+        "the largest epsilon of a sampler",
+        ("sampler",),
+    ),
     Printed("colonnade.privacy.accountant:_above_ceiling", "why no epsilon is finite", ("sampler",)),
-    Printed("colonnade.privacy.noise_laws:DiscreteLaplace.seen", "what one number would cost at least", ("laplace",)),
+    Printed(
+        "colonnade.privacy.noise_laws:DiscreteLaplace.resolve_view", "what one number would cost at least", ("laplace",)
+    ),
     Printed("colonnade.privacy.ledger.caps:_sentence", "why a cap refuses a study", ("caps", "rounding")),
     # terminal
     Printed("colonnade.cli.text_output:binding", "preflight: who decides the noise", ("budget", "rounding")),
@@ -596,7 +602,7 @@ PASSED_ON = {
     "colonnade.privacy.noise_laws:AdditiveNoise.release": "law",
     "colonnade.protocols.message_task:message_event": "grid",
     "colonnade.federation.scores.answer_quota:day_events": "a day of scores",
-    "colonnade.study.party_config:PartyConfig.charged": "post-processing",
+    "colonnade.study.party_config:PartyConfig.charged_events": "post-processing",
     "colonnade.study.planning:_price_function.events": "budget",
 }
 

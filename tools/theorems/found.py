@@ -174,13 +174,12 @@ def _below(one: type) -> Iterator[type]:
 
 @cache
 def sources() -> dict[str, ast.Module]:
-    """Every module of the framework by its name, but for what breaks games on purpose."""
+    """Every module of the framework by its name."""
     found = {}
     for path in sorted((SOURCE / "colonnade").rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        if not name.startswith("colonnade"):
-            found[name] = ast.parse(path.read_text(encoding="utf-8"))
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
     return found
 
 
@@ -214,12 +213,12 @@ def made_in(sources: dict[str, ast.Module]) -> set[str]:
 def _makes(call: ast.Call, events: set[str]) -> bool:
     made = call.func
     if isinstance(made, ast.Name):
-        return made.id in events or made.id == "told_event"
+        return made.id in events or made.id == "message_event"
     # The release of a ledger takes an entry, that of a run what it opens; those of noise take a theorem.
     starred = any(isinstance(given, ast.Starred) for given in call.args)
     return (
         isinstance(made, ast.Attribute)
-        and made.attr in ("release", "made")
+        and made.attr in ("release", "event_type")
         and (starred or "theorem" in _keywords(call))
     )
 
@@ -247,9 +246,9 @@ _SHOWN = re.compile(r"\{\{[^}]*epsilon[^}]*\}\}")
 def written_in(sources: dict[str, ast.Module]) -> set[str]:
     """Every function that writes an epsilon: as text, in a table of a statement, or under such a key of JSON.
 
-    These are calls of ``format_rounded_up``, ``words.epsilon`` and ``words.times``, and of the tables in
-    ``colonnade.privacy.statement``; texts that hold a value called epsilon, or one right behind that word; and dictionaries
-    with such a key.
+    These are calls of ``format_rounded_up``, ``wording.epsilon`` and ``wording.times``, and of the tables in
+    ``colonnade.privacy.statement``; texts that hold a value called epsilon, or one right behind that word; and
+    dictionaries with such a key.
     """
     found = set()
     for module, tree in sources.items():
@@ -273,12 +272,12 @@ def templates() -> set[str]:
 def _shows(call: ast.Call, tables: set[str]) -> bool:
     made = call.func
     if isinstance(made, ast.Name):
-        return made.id == "rounded_up" or made.id in tables
+        return made.id == "format_rounded_up" or made.id in tables
     return (
         isinstance(made, ast.Attribute)
         and made.attr in {"epsilon", "times"}
         and isinstance(made.value, ast.Name)
-        and made.value.id == "words"
+        and made.value.id == "wording"
     )
 
 

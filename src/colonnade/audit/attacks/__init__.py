@@ -43,7 +43,12 @@ __all__, __getattr__, __dir__ = lazy_exports(
     {
         "inversion": "Inversion InversionData invert psnr ssim",
         "labels": "LabelGuesses ReturnedGradients infer_labels",
-        "membership": "confidence Membership ShadowModels infer_membership likelihood_ratios Promise label_accuracy Rates",
-        "views": "ObservedPeople nearness_to_embeddings read_promise collect_gradients observe_people draw_members shadow_models fit_shadows",
+        "membership": (
+            "Membership Promise Rates ShadowModels confidence infer_membership label_accuracy likelihood_ratios"
+        ),
+        "views": (
+            "ObservedPeople collect_gradients draw_members fit_shadows nearness_to_embeddings observe_people "
+            "read_promise shadow_models"
+        ),
     },
 )

@@ -32,7 +32,6 @@ from colonnade.mpc.verification.input_ranges import (
 )
 from colonnade.privacy import (
     Budget,
-    DiscreteLaplaceRelease,
     Event,
     Observer,
     Sensitivity,
@@ -43,6 +42,7 @@ from colonnade.privacy import (
 )
 from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise, AdditiveRelease, LawName
 from colonnade.privacy.observers import Inputs, check_epsilon
+from colonnade.privacy.releases import SquaredRelease
 from colonnade.protocols.committee_task import LARGEST_MESSAGE, AdjustedSum, JointSumTask
 from colonnade.protocols.cost import WORD, ShareCounts
 from colonnade.protocols.moments.sensitivity import (
@@ -400,7 +400,7 @@ def _events_about(task: Moments, owner: str) -> list[Sequence[Event]]:
 def column_events(task: Moments, owner: str) -> list[Event]:
     """The release of Skellam or Gaussian noise, as it depends on one party's columns alone."""
     event = task.event
-    assert not isinstance(event, DiscreteLaplaceRelease)  # noqa: S101 - for the type checker
+    assert isinstance(event, SquaredRelease)  # noqa: S101 - for the type checker
     l1, l2_squared = task.limits.changed([owner])
     return [replace(event, replace_l1=l1, replace_l2_squared=l2_squared, others=())]
 
