@@ -386,7 +386,7 @@ def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatc
                 me.link(name).send("heard-alike", **receive_message(me.link(name), name, session_messages.HEARD_ALIKE))
 
     for programs in (exchange, embeddings):
-        monkeypatch.setattr(programs, "told_alike", agrees_with_everybody)
+        monkeypatch.setattr(programs, "compare_digests", agrees_with_everybody)
     played = malice.SCENES[scene]()
 
     def lie(peer, kind, fields):

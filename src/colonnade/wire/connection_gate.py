@@ -11,7 +11,6 @@ as long as strangers hold all places.
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -25,6 +24,7 @@ from colonnade.wire.unauthenticated import (
     DESCRIPTORS_EACH,
     UnauthenticatedConnection,
     UnauthenticatedPool,
+    explain_listen_error,
     listen_at_all_addresses,
     network_of,
     split_address,
@@ -39,6 +39,11 @@ _BACKLOG = 512
 _MOST_OF_STRANGERS = 1 << 24  # bytes, before one must be recognised
 _MOST_FALSE_CLAIMS = 16
 _FIRST_WORDS = 1 << 16
+_PORT_IN_USE = (
+    "another program has the port, perhaps a coordinator that still runs; end that one, or write another port "
+    "into the study file of every participant"
+)
+_LISTEN_ELSEWHERE = "; let the coordinator listen at one that it has (--listen 0.0.0.0:PORT)"
 
 
 class ConnectionGate:
@@ -61,7 +66,8 @@ class ConnectionGate:
         try:
             self._listeners = _open_listeners(*split_address(address))
         except OSError as error:
-            raise ConnectError(f"the hub cannot listen on {address}: {_explain_listen_error(error)} [CN015]") from None
+            why = explain_listen_error(error, _PORT_IN_USE, _LISTEN_ELSEWHERE)
+            raise ConnectError(f"the hub cannot listen on {address}: {why} [CN015]") from None
         for listener in self._listeners:
             self._attend(listener)
         return int(self._listeners[0].getsockname()[1])
@@ -269,21 +275,6 @@ class _GatedConnection(UnauthenticatedConnection):
         """The connection from outside is closed."""
         self.end()
         self._door.connection_closed(self, self._own_port)
-
-
-def _explain_listen_error(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            "another program has the port, perhaps a coordinator that still runs; end that one, or write another port "
-            "into the study file of every participant"
-        )
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return "this user may not open the port; choose one above 1023"
-    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return (
-            "that is no address of this machine; let the coordinator listen at one that it has (--listen 0.0.0.0:PORT)"
-        )
-    return error.strerror or "the system refuses"
 
 
 def _open_listeners(host: str, port: int) -> list[socket.socket]:

@@ -52,6 +52,7 @@ from colonnade.wire.reliable_transport import PacketCarrier, ReliableTransport, 
 from colonnade.wire.unauthenticated import (
     UnauthenticatedConnection,
     UnauthenticatedPool,
+    explain_listen_error,
     listen_at_all_addresses,
     network_of,
 )
@@ -394,20 +395,10 @@ def open_link_sockets(listen: str) -> tuple[list[socket.socket], int]:
             why = "that is no name of a machine"
             break
         except OSError as error:
-            why = _explain_listen_error(error)
+            why = explain_listen_error(error, "another program has the port, or all of them")
             if error.errno != errno.EADDRINUSE:
                 break
     raise ConnectError(f"this participant cannot listen at {listen}: {why} [CN031]")
-
-
-def _explain_listen_error(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "another program has the port, or all of them"
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return "this user may not open the port; choose one above 1023"
-    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return "that is no address of this machine"
-    return error.strerror or "the system refuses"
 
 
 _PAUSES = (1.0, 5.0, 30.0)

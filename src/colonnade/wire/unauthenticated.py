@@ -45,6 +45,17 @@ def listen_at_all_addresses(host: str, port: int, backlog: int) -> list[socket.s
     return found
 
 
+def explain_listen_error(error: OSError, in_use: str, elsewhere: str = "") -> str:
+    """Why the system lets nobody listen; ``in_use`` says so of a port that is taken, ``elsewhere`` adds an advice."""
+    if error.errno == errno.EADDRINUSE:
+        return in_use
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "this user may not open the port; choose one above 1023"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return f"that is no address of this machine{elsewhere}"
+    return error.strerror or "the system refuses"
+
+
 _DESCRIPTORS = 4096
 _OWN_DESCRIPTORS = 64
 _MOST_STRANGERS = 512

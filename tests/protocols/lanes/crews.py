@@ -261,7 +261,7 @@ class Study:
 def laned(task: Any, partitions: int, **settings: Any) -> LanePlan:
     """A task in so many partitions, its people recognised by an id."""
     hidden = getattr(task, "hidden", False)
-    aligning = kit.Aligning(task.trust, (Key("id"),), hidden=hidden, partitions=partitions, **settings)
+    aligning = kit.AlignmentTask(task.trust, (Key("id"),), hidden=hidden, partitions=partitions, **settings)
     return LanePlan(task, aligning, b"a study".ljust(32))
 
 

@@ -328,12 +328,12 @@ def test_owners_that_were_sent_different_keys_miss_people_and_count_nobody_twice
 
 def test_budget_is_spent_before_the_first_lane():
     study, order = small(2), []
-    room = kit.Room(study.laned.participants)
+    room = kit.InMemoryNetwork(study.laned.participants)
 
     def part(name):
         program = study._coordinator if name == COORDINATOR else study._owner(name)
         before = None if name == COORDINATOR else lambda: order.append((name, len(study.lanes.rooms)))
-        return kit.play(room.place(name), study.laned.task, program, before_sharing=before)
+        return kit.run_role(room.place(name), study.laned.task, program, before_sharing=before)
 
     with kit.ThreadPoolExecutor(4) as pool:
         list(pool.map(part, study.laned.participants))
@@ -432,7 +432,7 @@ def test_a_coordinator_that_tells_one_owner_something_else_is_found_out(lie, who
             return study._coordinator(me)
 
     ended = study.outcomes(**{COORDINATOR: program})
-    assert not any(isinstance(one, kit.Played) for one in ended.values())
+    assert not any(isinstance(one, kit.RunResult) for one in ended.values())
     assert said in str(ended[whom])
 
 
@@ -481,6 +481,6 @@ def test_other_tasks_say_why_not(task, why):
 
 def test_what_makes_no_sense_is_refused():
     refused(StudyError, "ST429", laned, kit.moments_task((1, 1)), 2, mode="fuzzy")
-    refused(ValueError, "VA136", run_lane, kit.Room(["o0"]).place("o0"), small().laned, LaneAttempt(0), moments)
+    refused(ValueError, "VA136", run_lane, kit.InMemoryNetwork(["o0"]).place("o0"), small().laned, LaneAttempt(0), moments)
     with raises(ValueError, "VA138"):
         LaneWorkers(None, None, 2).total  # noqa: B018

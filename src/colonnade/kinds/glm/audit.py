@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, register
 from colonnade.kinds.glm import kept_scores as exchange_ask, sides, sides as exchange
 from colonnade.kinds.glm.kept_scores import KeptScoresTask, ScoreSender
-from colonnade.kinds.glm.losses import Family, Matrix, Vector, family_for
+from colonnade.kinds.glm.losses import Family, Vector, family_for
 from colonnade.kinds.glm.sides import active_side, passive_side
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
 from colonnade.privacy import Observer, Trust, parse_budgets
@@ -25,6 +25,7 @@ from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, law_named
 from colonnade.protocols.rows import ColumnBlock
 from colonnade.randomness import Stream
 from colonnade.tables import flag, number
+from colonnade.tables.bins import Matrix
 
 Integers = NDArray[np.int64]
 MessageScript = NDArray[np.float64]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.glm import preflight
 from colonnade.kinds.glm.fitted import FittedGLM, unit_of
-from colonnade.kinds.glm.losses import Matrix, Vector, estimate_scores
+from colonnade.kinds.glm.losses import Vector, estimate_scores
 from colonnade.kinds.glm.sides import KeptWeights, blur_scores, clipped_normal
 from colonnade.kinds.glm.task import STEPS
 from colonnade.models.federation import Federation
@@ -42,6 +42,7 @@ from colonnade.protocols.rows import KnownPeople, agree_on_rows, compare_rows
 from colonnade.protocols.task import TaskPrograms
 from colonnade.randomness import Stream
 from colonnade.tables import Table
+from colonnade.tables.bins import Matrix
 
 PROTOCOL = "exchange-ask 1"
 _STEEPEST = 6

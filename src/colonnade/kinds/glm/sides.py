@@ -25,7 +25,6 @@ from colonnade.errors import DataError
 from colonnade.kinds.glm.losses import (
     Family,
     FitObjective,
-    Matrix,
     Vector,
     certified_fit,
     estimate_scores,
@@ -35,6 +34,7 @@ from colonnade.kinds.glm.losses import (
 from colonnade.kinds.glm.task import RECEIVED_CLIP, Exchange, ExchangeSide
 from colonnade.privacy.sensitivity import float_up
 from colonnade.protocols.iteration import NoiseSampler
+from colonnade.tables.bins import Matrix
 
 _EXACT = 52  # halvings after which the norm of the weights is known as exactly as floats can be
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from math import comb
 from typing import Any
 
@@ -113,8 +113,8 @@ class MaskSource:
         self._drawn_in: dict[int, _MaskLimbs] = {}
         self._kept: defaultdict[MaskKey, deque[Any]] = defaultdict(deque)
         self._makers: dict[str, Callable[[int, int], Any]] = {
-            "mask": self._mask,
-            "open mask": self._open_mask,
+            "mask": partial(self._make_mask, zeros=False),
+            "open mask": partial(self._make_mask, zeros=True),
             "bit mask": self._bit_mask,
             "coins": self._coins,
         }
@@ -191,12 +191,6 @@ class MaskSource:
 
     def _shares(self, values: Residues, degree: int | None = None) -> Shares:
         return Shares(values, self.engine.committee.threshold if degree is None else degree)
-
-    def _mask(self, bits: int, count: int) -> TruncationMask:
-        return self._make_mask(bits, count, zeros=False)
-
-    def _open_mask(self, bits: int, count: int) -> TruncationMask:
-        return self._make_mask(bits, count, zeros=True)
 
     def _make_mask(self, bits: int, count: int, *, zeros: bool) -> TruncationMask:
         """A mask, with ``zeros`` under a sharing of zero of twice its degree; made in chunks that fit in the cache.

@@ -1,13 +1,13 @@
 """The programs of every joint sum: agree on rows, deal them block by block, multiply, and open the total once.
 
-What computes a sum that nobody sees is an :class:`SumEngine`, one object for one participant: it adds rows up and
-releases sums. A committee of seats is one (:class:`CommitteeEngine`); the programs ask nothing else of it.
+What computes a sum that nobody sees is a :class:`CommitteeEngine`, one object for one participant: it adds rows up and
+releases sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,6 @@ from colonnade.protocols.joint_sum.seats import CheckedSumSeat, ReplicatedSumSea
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
 from colonnade.randomness import Stream
-
-
-class SumEngine(Protocol):
-    """What adds up the rows of all owners for one participant and opens noisy sums, and shows nothing else."""
-
-    def sum_rows(self, table: Rows | None, *, part: bool = False) -> PartialSums:
-        """All rows, dealt, multiplied and forgotten; with ``part`` these are some of the rows, or none."""
-
-    def release(self, sums: PartialSums, noise: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        """Add every owner's noise to the sums and open them, once; ``None`` for who may not know the result."""
 
 
 class CommitteeEngine:
@@ -166,12 +156,10 @@ class CommitteeEngine:
 
 
 class JointSumPrograms:
-    """The programs of one kind of joint sum, which ``declare`` makes of a public task and ``engine`` computes."""
+    """The programs of one kind of joint sum, which ``declare`` makes of a public task."""
 
-    def __init__(
-        self, declare: type[JointSum[Any]], engine: Callable[[Role, Role, JointSum[Any]], SumEngine] = CommitteeEngine
-    ) -> None:
-        self.declare, self.engine = declare, engine
+    def __init__(self, declare: type[JointSum[Any]]) -> None:
+        self.declare = declare
 
     def owner(self, me: Owner, table: Any, task: JointSumTask) -> Any:
         """An owner's program: draw noise, add rows up, release the sums."""
@@ -198,12 +186,12 @@ class JointSumPrograms:
 
         ``summing`` is the same participant as ``me`` in the arithmetic of sums.
         """
-        return self.engine(me, summing, self.declare(task)).sum_rows(table, part=part)
+        return CommitteeEngine(me, summing, self.declare(task)).sum_rows(table, part=part)
 
     def release(self, me: Role, sums: PartialSums, task: JointSumTask, noise: NDArray[np.int64] | None = None) -> Any:
         """Add every owner's noise to the sums and open them, once; ``me`` computes in the arithmetic of sums."""
         declared = self.declare(task)
-        opened = self.engine(me, me, declared).release(sums, noise)
+        opened = CommitteeEngine(me, me, declared).release(sums, noise)
         return None if opened is None else declared.published(task, opened)
 
     def simulate(self, tables: Mapping[str, Any], task: JointSumTask, stream: Stream) -> Any:
