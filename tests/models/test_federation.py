@@ -347,7 +347,7 @@ def release(noise=10**6, name="sums"):
 
 
 def spend(charges, events, trust=TRUST, *, sent=True, fail=False):
-    with charges.charged("a fit", events, trust) as told:
+    with charges.charge("a fit", events, trust) as told:
         if sent:
             told()
         if fail:
@@ -379,7 +379,7 @@ def test_what_would_exceed_a_cap_is_refused_before_it_starts(place, tmp_path):
     once = Statement.of([release()], TRUST, 1e-5).epsilon("analyst")
     charges = charges_of(place, tmp_path, {"analyst": 1.2 * once})
     spend(charges, [release()])
-    with raises(BudgetError, "BU001|BU002"), charges.charged("a second fit", [release()], TRUST):
+    with raises(BudgetError, "BU001|BU002"), charges.charge("a second fit", [release()], TRUST):
         pytest.fail("it began")
     with raises(BudgetError, "BU001", "cross-validation"):
         charges.check("cross-validation", [release()], TRUST)

@@ -9,9 +9,9 @@ Fitted models as ONNX files with the encoder inside, for those who hold all colu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,20 +141,13 @@ def choose_classes(graph: OnnxGraph, places: str, classes: NDArray[Any]) -> tupl
     return graph.add("Gather", graph.constant(classes), places, axis=0), "BOOL" if truths else "STRING"
 
 
-class ScoreOutput(Protocol):
-    """What the graph of a model adds to its scores."""
-
-    def __call__(self, graph: OnnxGraph, scores: str) -> None:
-        """Give out what scores of shape (rows, classes) predict."""
-
-
 def linear_to_onnx(
     told: Mapping[str, str],
     schemas: Mapping[str, Schema],
     label: str | None,
     norm: Norm,
     linear: tuple[Matrix, Matrix],
-    scored: ScoreOutput,
+    scored: Callable[[OnnxGraph, str], None],
 ) -> bytes:
     """Public weights and an intercept as an ONNX graph."""
     require_onnx()

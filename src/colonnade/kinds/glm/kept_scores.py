@@ -316,9 +316,6 @@ def noisy_scores(new: NewRows, name: str, task: KeptScoresTask, stream: Stream) 
     return task.grid.quantise(clipped) + own_noise(name, task.score_variance(name)).draw((len(clipped),), stream)
 
 
-__all__ = ["KeptScoreAnswers", "NewRows", "coordinator", "owner", "simulate"]
-
-
 def owner(me: Owner, new: NewRows, task: KeptScoresTask) -> KeptScoreAnswers | None:
     """An owner's program; it returns the scores at the active party and ``None`` at the others."""
     if new.rows.shape != (len(new.ids), len(new.weights)) or not np.isfinite(new.scores).all():

@@ -372,18 +372,6 @@ def _up(value: float, scale: float) -> float:
     return math.nextafter(float(Fraction(value) / Fraction(scale) * (1 + _MARGIN)), math.inf)
 
 
-__all__ = [
-    "NAMES",
-    "Family",
-    "GammaFamily",
-    "HuberFamily",
-    "LogisticFamily",
-    "PoissonFamily",
-    "SvmFamily",
-    "family_for",
-    "labels_for",
-]
-
 Refuse = Callable[[NDArray[np.bool_], str], None]
 """Raise an error for the first row that is wrong, with why."""
 _FARTHEST = 100.0  # e^100 is larger than any mean, and exponentials do not overflow there

@@ -45,41 +45,31 @@ class Guarantee:
     status: str
 
 
-@dataclass(frozen=True)
-class Guarantees(Sequence[Guarantee]):
+class Guarantees(tuple[Guarantee, ...]):
     """All promises of one exchange."""
 
-    rows: tuple[Guarantee, ...]
+    __slots__ = ()
 
     @classmethod
     def of(cls, statement: Statement) -> Guarantees:
         """Everything that the events of an exchange prove; the statement's own observers are among them."""
         return _guarantees(statement)
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[Guarantee]:
-        return iter(self.rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.rows[place]
-
     def besides(self, statement: Statement) -> Guarantees:
         """The promises that a statement's table of observers does not make; only the analyst is named again."""
         named = {row.who for row in statement.rows} - {"analyst"}
-        return Guarantees(tuple(row for row in self.rows if row.observer not in named))
+        return Guarantees(row for row in self if row.observer not in named)
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain values for JSON; an infinite epsilon is ``null``."""
-        return [asdict(row) | {"epsilon": None if math.isinf(row.epsilon) else row.epsilon} for row in self.rows]
+        return [asdict(row) | {"epsilon": None if math.isinf(row.epsilon) else row.epsilon} for row in self]
 
     def __str__(self) -> str:
-        lines = [_GUARANTEE_HEADS, *(_cells(row) for row in self.rows)]
+        lines = [_GUARANTEE_HEADS, *(_cells(row) for row in self)]
         wide = _widths(lines)
         table = [text for line in lines for text in _wrapped(line, wide)]
         table.insert(1, "-" * max(len(text) for text in table))
-        for basis in dict.fromkeys(row.theorem for row in self.rows if row.theorem):
+        for basis in dict.fromkeys(row.theorem for row in self if row.theorem):
             table += textwrap.wrap(f"rests on: {basis}", _WIDTH, subsequent_indent="  ")
         return "\n".join(table)
 
@@ -103,7 +93,7 @@ def _guarantees(statement: Statement) -> Guarantees:
             what = "all that it receives"
         status = NO_GUARANTEE if math.isinf(row.epsilon) else row.status
         rows.append(Guarantee(what, row.who, row.adjacency.value, row.epsilon, row.delta, row.theorem, status))
-    return Guarantees(tuple(rows))
+    return Guarantees(rows)
 
 
 def _published_things(statement: Statement) -> str:

@@ -23,7 +23,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from colonnade.errors import StudyError
 from colonnade.models.design import owner_of
 from colonnade.models.estimates import ErrorBars, public_normals
 from colonnade.models.serialization import read_array, read_number, read_size
+from colonnade.protocols.moments.task import NoisyMoments
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -88,26 +89,6 @@ class FittedWeights:
     solution: LeastSquaresSolution
 
 
-class MomentRelease(Protocol):
-    """What must be known about published second moments."""
-
-    @property
-    def matrix(self) -> Matrix:
-        """Second moments; the constant is last."""
-
-    @property
-    def deviations(self) -> Matrix:
-        """Deviations of the entries' noise."""
-
-    @property
-    def constant(self) -> float:
-        """The constant's value."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns, without the constant."""
-
-
 @dataclass(frozen=True)
 class MomentReading:
     """How to read published moments: which columns are features and labels, and how they were centred and scaled."""
@@ -121,7 +102,7 @@ class MomentReading:
     """For each column of a table, how many features it has, and whether their sum is the same for everybody."""
 
 
-def order_moments(published: MomentRelease, reading: MomentReading) -> tuple[Matrix, Matrix]:
+def order_moments(published: NoisyMoments, reading: MomentReading) -> tuple[Matrix, Matrix]:
     """Moments of the features, the labels in their own scale, and the constant, in this order; and their deviations."""
     place = {name: index for index, name in enumerate(published.names)}
     order = [*(place[name] for name in (*reading.features, *reading.labels)), -1]
@@ -132,7 +113,7 @@ def order_moments(published: MomentRelease, reading: MomentReading) -> tuple[Mat
 
 
 def fit_weights(
-    published: MomentRelease, reading: MomentReading, ridge: float | str, through: float | None = None
+    published: NoisyMoments, reading: MomentReading, ridge: float | str, through: float | None = None
 ) -> FittedWeights:
     """Weights for encoded columns; with ``through`` they pass through that value of the label where all x are 0."""
     constant, count, classes = published.constant, len(reading.features), len(reading.labels)
@@ -304,7 +285,7 @@ class WeightDraws:
 
 
 def sample_weights(
-    published: MomentRelease, reading: MomentReading, ridge: float | str, through: float | None = None
+    published: NoisyMoments, reading: MomentReading, ridge: float | str, through: float | None = None
 ) -> WeightDraws:
     """Draws for the problem that :func:`fit_weights` solves with these arguments."""
     strength = 0.0 if ridge == "auto" else float(ridge)
@@ -395,7 +376,7 @@ class _Seen:
     """What is left of the sum of squares of a feature, on average."""
 
     @classmethod
-    def of(cls, published: MomentRelease, reading: MomentReading, ridge: float, through: float | None) -> _Seen:
+    def of(cls, published: NoisyMoments, reading: MomentReading, ridge: float, through: float | None) -> _Seen:
         moments, deviations = order_moments(published, reading)
         width, last, constant = len(reading.features), len(moments) - 1, published.constant
         variances = np.square(np.maximum(deviations, _ROUNDING * np.abs(moments).max(initial=1.0)))
@@ -554,7 +535,7 @@ class PartLaw:
 
 
 def part_laws(
-    published: MomentRelease, reading: MomentReading, weights: Matrix, parties: Sequence[str]
+    published: NoisyMoments, reading: MomentReading, weights: Matrix, parties: Sequence[str]
 ) -> dict[str, PartLaw] | None:
     """The law of every party's part, for one row of weights; ``None`` for several classes or many parties."""
     if len(weights) != 1 or len(parties) > _MOST_PARTIES:

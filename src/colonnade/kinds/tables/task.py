@@ -406,8 +406,6 @@ class CodeProof:
         return found
 
 
-__all__ = ["CodedColumn", "MarginalQuery", "Marginals"]
-
 PROTOCOL = "marginals 1"
 NAME = "marginals"
 THEOREM = "marginals"
