@@ -291,7 +291,7 @@ class Hub:
 
     def __init__(self, folder: Path) -> None:
         self.talk = Talk(folder)
-        self.view = HubView(self.talk.view, folder / "results", lambda: ("bank",))
+        self.view = HubView(self.talk.desk, folder / "results", lambda: ("bank",))
         self.app: SecurityMiddleware = make_app(self.view, AccessControl(folder / "console", (HOST,)), HUB_PAGES)
         self.results = folder / "results"
 
