@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from colonnade.privacy import Trust
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import ColumnBlock, Moments
-from colonnade.tables.keys import (Ids)
+from colonnade.tables.keys import Ids
 from harness import ALIGN, Job, Outcome, command, free_ports, run
 from loopback import addresses, together
 

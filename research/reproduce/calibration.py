@@ -21,7 +21,7 @@ from colonnade.privacy import (
     least_noise,
     view,
 )
-from colonnade.privacy.accounting.mixtures import (RenyiProfile)
+from colonnade.privacy.accounting.mixtures import RenyiProfile
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.noise.local_mechanisms import Grid
 from research.formulas import paper_logistic_gradient_norm, paper_rounded_norm

@@ -29,8 +29,7 @@ from colonnade.federation.members import MemberIdentity, save_offered_members, s
 from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
 from colonnade.privacy.observers import Trust
-from colonnade.privacy.statement import Statement, format_rounded_up
-from colonnade.privacy.statement import (LargestEpsilon, log_odds, posterior)
+from colonnade.privacy.statement import LargestEpsilon, Statement, format_rounded_up, log_odds, posterior
 from colonnade.report import privacy, wording
 from colonnade.study import ledger_view as ledger_text
 from colonnade.tables.profiling import profile_table

@@ -33,8 +33,7 @@ from colonnade.federation.processes import ProcessLimits
 from colonnade.federation.proposal_writer import make_proposal, parse_deadline
 from colonnade.federation.statements import STUDY_FILE, AttemptReport, Proposal
 from colonnade.privacy import Ledger
-from colonnade.privacy.statement import format_rounded_up
-from colonnade.privacy.statement import (LargestEpsilon)
+from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.study import PartyConfig, Study
 from colonnade.study.fork_server import ForkServer
 from tests.support.errors import raises

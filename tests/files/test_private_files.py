@@ -17,7 +17,7 @@ from colonnade.models import Estimator
 from colonnade.models.serialization import replace_private, write_together
 from colonnade.report.document import write_document
 from colonnade.study.record import RunRecord, read_facts, write_facts
-from colonnade.tables.sources.base import (ExternalSort)
+from colonnade.tables.sources.base import ExternalSort
 
 from .test_damaged_files import FIXTURES
 

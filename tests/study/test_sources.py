@@ -16,7 +16,7 @@ import pytest
 from colonnade import PCA, PartyConfig, Query, Schema, category, number, read_table
 from colonnade.console.party import survey_in_child
 from colonnade.errors import DataError
-from colonnade.tables import (table as reading)
+from colonnade.tables import table as reading
 from colonnade.tables.sources import object_stores
 from colonnade.tables.table import OnDiskCells
 from tests.support.errors import raises

@@ -12,8 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
-from colonnade.privacy.noise.strip_sampler import (LaplaceMass, PolyaMass)
-from colonnade.privacy.noise.strip_sampler import strip_table
+from colonnade.privacy.noise.strip_sampler import LaplaceMass, PolyaMass, strip_table
 from colonnade.privacy.noise_laws import laplace_reach
 from colonnade.privacy.observers import largest_known_noise
 from colonnade.protocols.moments import programs as moments

@@ -25,7 +25,7 @@ from colonnade.protocols.moments.programs import OwnMoments
 from colonnade.protocols.moments.task import ColumnBlock, Moments, NoisyMoments, protection, with_own_budgets
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.rows import digest
-from colonnade.tables.keys import (Ids)
+from colonnade.tables.keys import Ids
 from colonnade.tables.slots import RowSlots
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
