@@ -326,9 +326,9 @@ def test_a_period_counts_only_its_days_also_by_sums(ledger: Ledger, parsed: list
 def events(draw: st.DrawFn) -> Event:
     shares = tuple((owner, Fraction(draw(st.integers(10**5, 10**15)))) for owner in OWNERS)
     l1, factor, norm = draw(st.integers(1, 10**4)), draw(st.integers(1, 3)), draw(st.integers(1, 10**8))
-    numbers = (shares, draw(st.integers(1, 50)), l1, norm, factor * l1, factor * factor * norm, 1e-30, "t")
+    numbers = (shares, draw(st.integers(1, 50)), l1, norm, factor * l1, factor * factor * norm)
     whole, scale = tuple((owner, Fraction(1)) for owner in OWNERS), Fraction(draw(st.integers(10**5, 10**7)))
-    noisy = draw(st.sampled_from([SkellamRelease, DiscreteGaussianRelease]))("m", *numbers)
+    noisy = draw(st.sampled_from([SkellamRelease, DiscreteGaussianRelease]))("m", *numbers, tail=1e-30, theorem="t")
     rate = Fraction(draw(st.integers(1, 99)), 100)
     batches = [RepeatedRelease(PoissonSampled(noisy, rate, known), draw(st.integers(1, 9))) for known in ((), OWNERS)]
     return draw(
