@@ -23,7 +23,7 @@ from colonnade.privacy.accounting.gaussian import gaussian_epsilon
 from colonnade.privacy.accounting.loss_distributions import MOST_ROUNDS, LossDistribution, RoundGroup
 from colonnade.privacy.accounting.mixtures import participation_counts
 from colonnade.privacy.events import PURE, Event, View, views
-from colonnade.privacy.ledger.cost_cache import keeps_cap, sum_costs
+from colonnade.privacy.ledger.caps import keeps_cap, sum_costs
 from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,

@@ -28,8 +28,7 @@ from colonnade.privacy import (
     views,
 )
 from colonnade.privacy.ledger.caps import CapPeriod, SpendingAccounts, effective_dates, find_future_dates, with_others
-from colonnade.privacy.ledger.coalitions import ALL_OTHERS, CrossStudyViews
-from colonnade.privacy.ledger.participants import DisclosedStudy, StudyParticipants
+from colonnade.privacy.ledger.participants import ALL_OTHERS, CrossStudyViews, DisclosedStudy, StudyParticipants
 from colonnade.privacy.ledger.storage import append_change, insert_entry
 from tests.support.errors import refused
 from tests.support.ledgers import DELTA, EVENT, FREE, START, TRUST, Clock, cap, cost, keys, release

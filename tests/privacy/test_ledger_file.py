@@ -399,14 +399,15 @@ def test_a_refusal_or_a_failure_half_way_changes_nothing(
     refused(LedgerError, "LE042", "version-", convert_ledger, path)
     assert kept.read_bytes() == b"the only copy"
     kept.unlink()
-    found, heads = iter([storage.file_version, lambda base: 3]), iter("ab")
+    heads, real = iter("ab"), storage.file_version
+
+    def later_in_the_copy(base: sqlite3.Connection) -> int:
+        """The version, but for the copy: another process was first."""
+        return real(base) if base.execute("PRAGMA database_list").fetchone()[2] == os.path.realpath(path) else 3
+
     for code, name, seems in (
-        (
-            "LE041",
-            "file_version",
-            lambda base: next(found)(base),
-        ),  # at first, and in the copy: another process was first
-        ("LE040", "head", lambda base: next(heads)),  # the copy and the ledger seem to have different heads
+        ("LE041", "file_version", later_in_the_copy),
+        ("LE040", "read_head", lambda base: next(heads)),  # the copy and the ledger seem to have different heads
     ):
         with monkeypatch.context() as other:
             other.setattr(storage, name, seems)

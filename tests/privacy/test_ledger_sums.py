@@ -22,11 +22,15 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import BudgetError, LedgerError
 from colonnade.privacy import Adjacency, Budget, Ledger, Observer, Trust, accountant, ledger as book, parse_budgets
 from colonnade.privacy.events import Event, view
-from colonnade.privacy.ledger import cost_cache as summing
-from colonnade.privacy.ledger.caps import CapPeriod
-from colonnade.privacy.ledger.coalitions import CrossStudyObserver, CrossStudyViews, views_of_anybody, views_of_group
-from colonnade.privacy.ledger.cost_cache import _HIDDEN, _SECRET, keeps_cap, sum_costs
-from colonnade.privacy.ledger.participants import DisclosedStudy
+from colonnade.privacy.ledger import caps as summing
+from colonnade.privacy.ledger.caps import _HIDDEN, _SECRET, CapPeriod, keeps_cap, sum_costs
+from colonnade.privacy.ledger.participants import (
+    CrossStudyObserver,
+    CrossStudyViews,
+    DisclosedStudy,
+    views_of_anybody,
+    views_of_group,
+)
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
@@ -128,7 +132,7 @@ def test_who_was_met_and_how_studies_ended_is_known_without_reading_events(
     ledger: Ledger, parsed: list[object]
 ) -> None:
     entries = ledger.entries()
-    assert ledger.names_met() == book.limits.labels([entry.content for entry in entries], "bank")
+    assert ledger.names_met() == book.limits.participant_labels([entry.content for entry in entries], "bank")
     parsed.clear()
     assert ledger.names_met() == {*OWNERS, "coordinator"}
     assert [ledger.state(entry) for entry in entries[2:5]] == ["reserved", "released", "reserved"]
@@ -239,7 +243,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("change", UNREADABLE.values(), ids=UNREADABLE)
 def test_sums_that_were_sealed_anew_and_cannot_be_right_are_made_anew(short, change, parsed):
-    period = CapPeriod(30_000, (Budget("analyst", short.spent(ANALYST, DELTA), DELTA),))
+    period = CapPeriod(30_000, (Budget("analyst", short.epsilon_spent(ANALYST, DELTA), DELTA),))
     sealed_anew(short.path, change)
     short.verify()
     refused(BudgetError, "BU002", check, short, MANY, periods=[period])
@@ -322,9 +326,9 @@ def test_a_period_counts_only_its_days_also_by_sums(ledger: Ledger, parsed: list
 def events(draw: st.DrawFn) -> Event:
     shares = tuple((owner, Fraction(draw(st.integers(10**5, 10**15)))) for owner in OWNERS)
     l1, factor, norm = draw(st.integers(1, 10**4)), draw(st.integers(1, 3)), draw(st.integers(1, 10**8))
-    numbers = (shares, draw(st.integers(1, 50)), l1, norm, factor * l1, factor * factor * norm, 1e-30, "t")
+    numbers = (shares, draw(st.integers(1, 50)), l1, norm, factor * l1, factor * factor * norm)
     whole, scale = tuple((owner, Fraction(1)) for owner in OWNERS), Fraction(draw(st.integers(10**5, 10**7)))
-    noisy = draw(st.sampled_from([SkellamRelease, DiscreteGaussianRelease]))("m", *numbers)
+    noisy = draw(st.sampled_from([SkellamRelease, DiscreteGaussianRelease]))("m", *numbers, tail=1e-30, theorem="t")
     rate = Fraction(draw(st.integers(1, 99)), 100)
     batches = [RepeatedRelease(PoissonSampled(noisy, rate, known), draw(st.integers(1, 9))) for known in ((), OWNERS)]
     return draw(

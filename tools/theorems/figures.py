@@ -408,7 +408,7 @@ FIGURES = (
         "what somebody learned from all studies in a ledger, or in one process",
         Links(
             ("across-studies#an-observer-is-a-set-of-keys|Proposition", "across-studies#which-groups"),
-            ("colonnade.privacy.ledger:Ledger.totals", "colonnade.privacy.ledger.coalitions:views_of_group"),
+            ("colonnade.privacy.ledger:Ledger.totals", "colonnade.privacy.ledger.participants:views_of_group"),
             (
                 "tests/privacy/test_ledger.py::test_studies_compose_by_the_accountant_not_by_addition",
                 "tests/privacy/test_ledger.py::test_more_members_never_learn_less_and_all_others_learn_most",
@@ -426,7 +426,7 @@ FIGURES = (
                 "colonnade.privacy.ledger:Ledger.remaining",
                 "colonnade.privacy.ledger.caps:SpendingAccounts.remainders",
                 "colonnade.privacy.ledger.caps:SpendingAccounts.refusals",
-                "colonnade.privacy.ledger.cost_cache:keeps_cap",
+                "colonnade.privacy.ledger.caps:keeps_cap",
             ),
             (
                 "tests/privacy/test_ledger.py::test_what_is_left_of_each_cap",

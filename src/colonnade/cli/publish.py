@@ -15,7 +15,7 @@ from colonnade.models.assessment import Assessment
 from colonnade.models.registry import section_of
 from colonnade.models.serialization import finite_or_null
 from colonnade.privacy import LedgerEntry
-from colonnade.privacy.ledger.coalitions import CrossStudyViews
+from colonnade.privacy.ledger.participants import CrossStudyViews
 from colonnade.privacy.ledger.storage import kept_open
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report

@@ -23,8 +23,7 @@ from colonnade.errors import BudgetError, LedgerError, PrivacyError, StudyError
 from colonnade.privacy import Adjacency, Budget, Event, Ledger, LedgerEntry, Observer, Trust, parse_budgets
 from colonnade.privacy.events import check_sources
 from colonnade.privacy.ledger.caps import RemainingBudget, SpendingAccounts, StudySpending
-from colonnade.privacy.ledger.coalitions import MOST_NAMED, CrossStudyObserver, CrossStudyViews
-from colonnade.privacy.ledger.participants import DisclosedStudy
+from colonnade.privacy.ledger.participants import MOST_NAMED, CrossStudyObserver, CrossStudyViews, DisclosedStudy
 from colonnade.privacy.observers import COORDINATOR, OTHERS, check_delta
 from colonnade.privacy.statement import StatementRow, account_row, format_html, format_text
 

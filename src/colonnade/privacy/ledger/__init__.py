@@ -26,6 +26,7 @@ from colonnade.privacy.ledger.caps import (
     AbortedStudiesLimit,
     BudgetForecast,
     CapPeriod,
+    CostCache,
     RemainingBudget,
     SpendingAccounts,
     StudySpending,
@@ -33,7 +34,6 @@ from colonnade.privacy.ledger.caps import (
     period_start,
     read_time,
 )
-from colonnade.privacy.ledger.cost_cache import CostCache
 from colonnade.privacy.ledger.participants import NO_PARTICIPANTS_KNOWN, DisclosedStudy, StudyParticipants, read_study
 from colonnade.privacy.ledger.storage import (
     ALLOWED,

@@ -1,19 +1,24 @@
-"""Who took part in which studies: a participant is its key, whatever it calls itself.
+"""Who took part in which studies, and what somebody, or a group, sees of all of them: a participant is its key.
 
-``docs/theory/across-studies.md`` says why what is composed here bounds what somebody, or a group, has learned.
+``docs/theory/across-studies.md`` says why what is composed here bounds what somebody, or a group, has learned, and whom
+a cap speaks of.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import combinations
 
 from colonnade.disk import reading
 from colonnade.errors import LedgerError, PrivacyError
-from colonnade.privacy.events import Event, exchange_key, from_dict
-from colonnade.privacy.observers import COORDINATOR, Observer, Trust
+from colonnade.privacy import accountant
+from colonnade.privacy.events import Event, exchange_key, from_dict, unwrap, view
+from colonnade.privacy.observers import COORDINATOR, EVERYONE, OTHERS, Adjacency, Budget, Observer, Trust
+from colonnade.privacy.releases import NOTHING, NonPrivate, RandomisedResponse, View
 
 DIGITS = 6
 """So many digits of a key stand beside a name that several keys have used."""
@@ -241,3 +246,258 @@ def as_observer(names: Iterable[str]) -> Observer:
     if members == (COORDINATOR,):
         return Observer.coordinator()
     return Observer(3 if len(members) > 1 else 2, members or ("(somebody outside)",))
+
+
+_VIEWS = 1 << 13
+MOST_NAMED = 8
+"""In a larger study, one group stands for all in the same position."""
+
+
+@dataclass(frozen=True)
+class CrossStudyObserver:
+    """An observer over all studies; ``tokens`` are ``None`` for the analyst.
+
+    A group that is ``held`` is meant within the threshold of each study: where it exceeds one, it sees what those parts
+    of it see that do not. ``others`` are all but the own party, and held.
+    """
+
+    label: str
+    tokens: frozenset[ParticipantToken] | None
+    held: bool = False
+    others: bool = False
+
+
+ANALYST = CrossStudyObserver("analyst", None)
+ALL_OTHERS = CrossStudyObserver(OTHERS, frozenset(), held=True, others=True)
+
+
+class CrossStudyViews:
+    """What observers see of each study of a ledger."""
+
+    def __init__(self, studies: Sequence[DisclosedStudy], owner: str = "", most_named: int = MOST_NAMED) -> None:
+        self.everybody = ParticipantDirectory(studies, owner)
+        self._most_named = most_named
+        self.studies = self.everybody.studies
+
+    def observer_named(self, observer: Observer) -> CrossStudyObserver:
+        """An observer as a user names it; above a threshold the answer about it is infinite."""
+        if observer == Observer.analyst():
+            return ANALYST
+        if observer == Observer.others():
+            return ALL_OTHERS
+        tokens = frozenset(token for name in observer.names for token in self.everybody.tokens_named(name))
+        return CrossStudyObserver(observer.label, tokens)
+
+    def total(
+        self, who: CrossStudyObserver, delta: float, among: Sequence[int] | None = None
+    ) -> accountant.ProvenBound:
+        """What an observer learns from all studies together, or from those of the given numbers.
+
+        If studies hold the analyst to different relations, the number of rows is public in some of them, so adding or
+        removing a person is visible: the replace relation is then used for all. It serves everybody else anyway.
+        """
+        return accountant.epsilon(self.all_views(who, among), delta)
+
+    def all_views(self, who: CrossStudyObserver, among: Sequence[int] | None = None) -> tuple[View, ...]:
+        """What an observer sees of all studies, or of those of the given numbers, under one relation."""
+        numbers = range(len(self.studies)) if among is None else among
+        relation = self.relation(who, numbers)
+        return tuple(seen for number in numbers for seen in self.views(number, who, relation))
+
+    def relation(self, who: CrossStudyObserver, numbers: Sequence[int]) -> Adjacency:
+        """The relation that an observer is held to in all of these studies."""
+        if who.tokens is None and all(self.studies[number].trust.committee for number in numbers):
+            return Adjacency.ADD_REMOVE
+        return Adjacency.REPLACE
+
+    def views(self, number: int, who: CrossStudyObserver, relation: Adjacency = Adjacency.REPLACE) -> tuple[View, ...]:
+        """Each event of a study as an observer sees it."""
+        told, names = self.studies[number], self.names_in_study(number, who)
+        return _cached_views_of_group(told, names, who.held, who.others, relation)
+
+    def names_in_study(self, number: int, who: CrossStudyObserver) -> frozenset[str] | None:
+        """Whom of a study an observer is made of; ``None`` for the analyst."""
+        if who.others:
+            return frozenset(self.studies[number].names) - {self.everybody.owns[number]}
+        return None if who.tokens is None else self.everybody.names_in_study(number, who.tokens)
+
+    # --- whom a cap speaks of
+
+    def observers_of_cap(self, cap: Budget) -> list[CrossStudyObserver]:
+        """Everybody whom a cap speaks of, over all whom the ledger has ever met, each once."""
+        if cap.named:
+            who = self.observer_named(Observer.parse(cap.selector))
+            return [who if cap.called is None else replace(who, label=cap.called)]
+        if cap.selector == OTHERS:
+            return [ALL_OTHERS]
+        found: dict[frozenset[ParticipantToken] | None, CrossStudyObserver] = {}
+        for who in self._of_kind(cap):
+            found.setdefault(who.tokens, who)
+        return list(found.values())
+
+    def standard_observers(self) -> list[CrossStudyObserver]:
+        """Everybody who has a row: the analyst, all alone, pairs and larger groups within a threshold, all others."""
+        found: dict[frozenset[ParticipantToken] | None, CrossStudyObserver] = {ANALYST.tokens: ANALYST}
+        for kind in (EVERYONE, "coalition"):
+            for who in self._of_kind(Budget(kind, 1.0, 0.5)):
+                found.setdefault(who.tokens, who)
+        return [*found.values(), *([ALL_OTHERS] if self.studies else [])]
+
+    def _of_kind(self, cap: Budget) -> Iterator[CrossStudyObserver]:
+        if cap.selector == EVERYONE:
+            yield ANALYST
+        if cap.selector in ("party", EVERYONE):
+            alone = [who for who in self.everybody.somebodies if who.is_owner or cap.selector == EVERYONE]
+            yield from (self.group([who]) for who in self._one_of_each_kind(alone))
+        if cap.selector != "party":
+            yield from self._pairs()
+            yield from self._within_studies(cap)
+
+    def group(self, members: Iterable[KnownParticipant]) -> CrossStudyObserver:
+        """Several who pool what they see, within the threshold of each study."""
+        known = sorted(members, key=lambda who: who.label)
+        return CrossStudyObserver(
+            "+".join(who.label for who in known), frozenset(t for who in known for t in who.tokens), held=True
+        )
+
+    def _one_of_each_kind(self, some: Sequence[KnownParticipant]) -> Sequence[KnownParticipant]:
+        if len(some) <= self._most_named + 1:  # and the coordinator
+            return some
+        return list({self._news(who): who for who in reversed(some)}.values())[::-1]
+
+    def _within_studies(self, cap: Budget) -> Iterator[CrossStudyObserver]:
+        """The groups that a study has within its threshold, followed through all studies."""
+        seen = set()
+        for number, told in reversed(list(enumerate(self.studies))):
+            place = (told.trust, *(self.everybody.participants_behind(number, name) for name in told.names))
+            if place in seen:
+                continue
+            seen.add(place)
+            roles = {
+                n: tuple(map(self.everybody.role, self.everybody.participants_behind(number, n))) for n in told.names
+            }
+            try:
+                found = cap.observers(told.trust, roles.__getitem__ if len(told.trust.owners) > MOST_NAMED else None)
+            except PrivacyError:
+                continue  # in that study nobody of this kind stays within the threshold
+            for observer in found:
+                if len(observer.names) > 1:
+                    yield self.group(
+                        {who for name in observer.names for who in self.everybody.participants_behind(number, name)}
+                    )
+
+    def _pairs(self) -> Iterator[CrossStudyObserver]:
+        """Each two of the others, if one of them takes part in some study in which both stay within the threshold."""
+        others = [who for who in self.everybody.somebodies if not self.everybody.is_own(who)]
+        few = len(others) <= self._most_named + 1
+        pairs = map(self.group, combinations(others, 2)) if few else self._unlike_pairs(others)
+        yield from (pair for pair in pairs if self._is_within_somewhere(pair))
+
+    def _unlike_pairs(self, some: Sequence[KnownParticipant]) -> Iterator[CrossStudyObserver]:
+        """One pair for each figure. Of two who never met, it only matters what each sees beyond an outsider."""
+        roles: dict[Hashable, list[KnownParticipant]] = {}
+        for who in some:
+            roles.setdefault(self.everybody.role(who), []).append(who)
+        yield from (self.group(alike[:2]) for alike in roles.values() if len(alike) > 1)
+        one_of_each = [who for who, *_ in roles.values()]
+        met = [{index for index, _ in self.everybody.places_of(who)} for who in one_of_each]
+        numbers: dict[Hashable, int] = {}
+        kinds = [numbers.setdefault(self._news(who), len(numbers)) for who in one_of_each]
+        seen = set()
+        for i, j in combinations(range(len(one_of_each)), 2):
+            strangers = met[i].isdisjoint(met[j])
+            if strangers and frozenset((kinds[i], kinds[j])) in seen:
+                continue
+            pair = self.group([one_of_each[i], one_of_each[j]])
+            if strangers and self._is_within_somewhere(pair):
+                seen.add(frozenset((kinds[i], kinds[j])))
+            yield pair
+
+    def _news(self, who: KnownParticipant) -> Hashable:
+        """What somebody sees beyond an outsider: for each study it is in, both views."""
+        outside, inside = CrossStudyObserver("", frozenset(), held=True), self.group([who])
+        met = {index for index, _ in self.everybody.places_of(who)}
+        return frozenset(Counter((self.views(n, outside), self.views(n, inside)) for n in met).items())
+
+    def _is_within_somewhere(self, who: CrossStudyObserver) -> bool:
+        for number in self.everybody.studies_of(who.tokens or ()):
+            names = self.names_in_study(number, who) or frozenset()
+            if self.studies[number].trust.broken(as_observer(names)) is None:
+                return True
+        return False
+
+
+@lru_cache(maxsize=_VIEWS)
+def _cached_views_of_group(
+    told: DisclosedStudy, names: frozenset[str] | None, held: bool, others: bool, relation: Adjacency
+) -> tuple[View, ...]:
+    """The same for every ledger that holds this very study, so it is worked out once in a process."""
+    return tuple(views_of_group(told, names, CrossStudyObserver("", frozenset(), held, others), relation))
+
+
+def views_of_group(
+    told: DisclosedStudy, names: frozenset[str] | None, who: CrossStudyObserver, relation: Adjacency
+) -> Iterator[View]:
+    """Each event of a study as those of its participants see it; ``None`` is the analyst."""
+    if names is None:
+        yield from (view(event, Observer.analyst(), told.trust, relation) for event in told.events)
+        return
+    groups = list(parts_within_threshold(told.trust, names)) if who.held else [names]
+    for event in told.events:
+        if who.others and _is_exact_answer(event):
+            continue
+        yield worst_view([view(event, as_observer(group), told.trust, relation) for group in groups])
+
+
+def views_of_anybody(told: DisclosedStudy) -> Iterator[View]:
+    """For each event of a study a view of at least what any group within the threshold sees, if rows are replaced."""
+    everybody = frozenset(told.names)
+    largest = [(part, everybody - part) for part in parts_within_threshold(told.trust, everybody)]
+    for event in told.events:
+        once, same = unwrap(event), exchange_key([(event, told.trust)])
+        about = {once.holder} if isinstance(once, RandomisedResponse) else set(getattr(once, "about", ()))
+        # The largest groups know most noise; whoever holds all that an event is about learns nothing of it, so those
+        # that do not. The smallest that see it may be held to a larger sensitivity, and see noise of more samples.
+        groups = {frozenset[str](), *(frozenset({name}) for name in getattr(once, "audience", ()))}
+        for part in {frozenset(Counter(map(same, left)).items()): part for part, left in largest}.values():
+            groups |= {part - {name} for name in about} if about and about <= part else {part}
+        yield worst_view([view(event, as_observer(group), told.trust, Adjacency.REPLACE) for group in groups])
+
+
+def _is_exact_answer(event: Event) -> bool:
+    """Whether somebody alone is told something without noise: a policy allows it by name, and no epsilon covers it."""
+    once = unwrap(event)
+    return isinstance(once, NonPrivate) and bool(once.audience)
+
+
+def parts_within_threshold(trust: Trust, names: frozenset[str]) -> Iterator[frozenset[str]]:
+    """The largest parts of a group of participants against which a study promises something."""
+    if trust.broken(as_observer(names)) is None:
+        yield names
+        return
+    seated = sorted(names & set(trust.committee))
+    for seats in combinations(seated, min(trust.threshold, len(seated))):
+        part = (names - set(seated)) | set(seats)
+        if set(trust.owners) <= part:
+            yield from (part - {owner} for owner in trust.owners)
+        else:
+            yield part
+
+
+def worst_view(views: Sequence[View]) -> View:
+    """A view of one event from which at least as much can be learned as from each of these views of it."""
+    found = [seen for seen in views if seen.kind != NOTHING] or list(views)
+    first = next((seen for seen in found if seen.kind == NonPrivate.kind), found[0])
+    if len(found) == 1 or first.kind == NonPrivate.kind:
+        return first
+    return replace(
+        first,
+        noise=min(seen.noise for seen in found),
+        parts=max(seen.parts for seen in found),
+        smallest=min(seen.smallest for seen in found),
+        l1=max(seen.l1 for seen in found),
+        l2_squared=max(seen.l2_squared for seen in found),
+        pure=max(seen.pure for seen in found),
+        single_pure=max(seen.single_pure for seen in found),
+        coins_known=any(seen.coins_known for seen in found),
+    )
