@@ -386,7 +386,7 @@ def test_both_events_are_paid_for_and_calibrated_together():
     draft = staged_task()
     heavy = replace(draft.second, asked=tuple(replace(b, weight=100 * b.weight) for b in draft.second.asked))
     big = replace(draft, first=tuple(100 * w for w in draft.first), second=heavy)
-    task = big.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, big.trust))
+    task = big.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, big.trust))
     assert [event.name for event in task.events] == ["marginals of narrow bins", "marginals"]
     assert task.openings == dict.fromkeys(task.events, 1)
     both, alone = (
