@@ -124,7 +124,7 @@ class Crew:
 
     def share(self, chores: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         from colonnade.study.engine.base import WorkerMessage
-        from colonnade.study.lanes.messages import TableChore
+        from colonnade.study.lanes.worker import TableChore
 
         waiting, busy = deque(enumerate(chores)), 0
         while waiting or busy:
@@ -147,7 +147,7 @@ class Crew:
 
 def help_head(line: Any) -> None:
     """The role of such a worker."""
-    from colonnade.study.lanes.messages import do_chore
+    from colonnade.study.lanes.worker import do_chore
 
     warmed()
     line.say(None)
@@ -160,7 +160,7 @@ def help_head(line: Any) -> None:
 def shared(folder: Path, rows: int, workers: int) -> dict[str, Any]:
     """The folder ``table`` in 64 partitions, by so many workers; 0 for the head alone."""
     from colonnade.protocols.lanes.partitions import Partitions
-    from colonnade.study.lanes.messages import PartitionFinder
+    from colonnade.study.lanes.worker import PartitionFinder
     from colonnade.tables.partitioning import stage_table
     from colonnade.tables.partitioning.staging import no_workers
 

@@ -11,8 +11,8 @@ from colonnade.study.engine import ray_actors
 from colonnade.study.engine.processes import ProcessEngine
 from colonnade.study.engine.ray_actors import RayEngine
 from colonnade.study.engine.ray_cluster import CERTIFICATES, check_guarded, is_loopback
+from colonnade.study.party_file import ComputeSection, parse_size
 from colonnade.study.study_file import LimitsSection
-from colonnade.study.worker_options import ComputeSection, parse_size
 from colonnade.wire import Hub, Identity, dial
 from colonnade.wire.codec import MAX_FRAME
 from colonnade.wire.endpoint import SealedChannel

@@ -27,8 +27,7 @@ from colonnade.privacy import Ledger
 from colonnade.study import Study, ledger_view, run_party
 from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
-from colonnade.study.party_config import DigestApproval
-from colonnade.study.rerun_policy import EarlierRuns, check_rerun
+from colonnade.study.party_config import DigestApproval, EarlierRuns, check_rerun
 from colonnade.tables import Schema
 from colonnade.wire.endpoint import SealedChannel
 from tests.support.errors import raises

@@ -17,8 +17,8 @@ from colonnade.report.page import describe_deviations
 from colonnade.study import Study, preflight
 from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
+from colonnade.study.preflight import security_line
 from colonnade.study.record import read_facts
-from colonnade.study.security_summary import security_line
 from colonnade.tables import Schema, flag, number
 from tests.support.errors import raises
 from tests.support.federations import federation

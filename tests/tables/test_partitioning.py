@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from colonnade.errors import DataError
 from colonnade.protocols.lanes.partitions import Partitions
-from colonnade.study.lanes.messages import PartitionFinder
+from colonnade.study.lanes.worker import PartitionFinder
 from colonnade.tables import (
     Key,
     KeyColumn,

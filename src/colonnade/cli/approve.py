@@ -13,8 +13,14 @@ from colonnade.privacy import Statement
 from colonnade.privacy.ledger.storage import kept_open
 from colonnade.sanitize import sanitize
 from colonnade.study import PartyConfig, Study, ledger_view
-from colonnade.study.party_config import Approval, DigestApproval
-from colonnade.study.rerun_policy import EarlierRuns, RerunDecision, asks_before_rerun, rerun_refusal
+from colonnade.study.party_config import (
+    Approval,
+    DigestApproval,
+    EarlierRuns,
+    RerunDecision,
+    asks_before_rerun,
+    rerun_refusal,
+)
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,8 @@ from colonnade.models.serialization import replace_private, write_whole
 from colonnade.protocols.align import NO_HELPER, AlignmentTask, Mode
 from colonnade.protocols.roles import COORDINATOR, Progress
 from colonnade.study import Study, preflight, run_local
-from colonnade.study.preflight import outlook
+from colonnade.study.preflight import outlook, security_line
 from colonnade.study.record import FILES
-from colonnade.study.security_summary import security_line
 from colonnade.tables import population
 from colonnade.tables.datasets import PERSON_ID, Dataset
 from colonnade.tables.keys import Key

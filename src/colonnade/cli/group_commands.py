@@ -98,11 +98,13 @@ def init_trial(
     json: Json = False,
 ) -> None:
     """For a trial on one machine: from files to a study that can run, or everyone's keys for a study file."""
-    from colonnade.cli import initialise, initialise as trial, text_output
+    from colonnade.cli import initialise, text_output
 
     if party:
         price = 1.0 if epsilon is None else epsilon
-        made = trial.prepare_trial(study or Path("study.toml"), party, id or [], label=label, kind=kind, epsilon=price)
+        made = initialise.prepare_trial(
+            study or Path("study.toml"), party, id or [], label=label, kind=kind, epsilon=price
+        )
         emit(made) if json else say(text_output.trial(made))
         return
     if study is None:

@@ -24,8 +24,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig
 from colonnade.study.local import local_configs
 from colonnade.study.party_file import CONSOLE_ADDRESS, ApprovalMode
-from colonnade.study.preflight import outlook
-from colonnade.study.security_summary import security_line
+from colonnade.study.preflight import outlook, security_line
 from colonnade.study.spec import Study, write_pins
 from colonnade.tables import Schema, draft_schema
 from colonnade.tables.datasets import PERSON_ID

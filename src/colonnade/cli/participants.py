@@ -13,7 +13,7 @@ from colonnade.cli.output import Json, emit, emit_presence, emit_progress, progr
 
 if TYPE_CHECKING:
     from colonnade.study import Study
-    from colonnade.study.worker_options import WorkerOptions
+    from colonnade.study.party_file import WorkerOptions
 
 PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
@@ -119,7 +119,7 @@ def worker_options(study: Study, workers: int | None, engine: str | None = None)
 
     from colonnade.cli.preload import fork_server_of_this_command
     from colonnade.errors import StudyError
-    from colonnade.study.worker_options import WorkerOptions
+    from colonnade.study.party_file import WorkerOptions
 
     if study.content.lanes is None:
         if workers is not None or engine is not None:

@@ -21,8 +21,7 @@ from colonnade.report.privacy import people
 from colonnade.sanitize import sanitize, sanitize_lines
 from colonnade.study import PartyConfig, Preflight, Study
 from colonnade.study.local import folder_of
-from colonnade.study.preflight import RunEstimate, outlook
-from colonnade.study.security_summary import AlignmentEstimate, SecuritySummary
+from colonnade.study.preflight import AlignmentEstimate, RunEstimate, SecuritySummary, outlook
 from colonnade.tables import EncodingReport
 from colonnade.tables.keys import Key
 

@@ -21,10 +21,8 @@ from colonnade.protocols.cost import ParticipantLoad
 from colonnade.study.connect import load_identity
 from colonnade.study.doctor import DoctorCheck, examine_party
 from colonnade.study.fork_server import ForkServer
-from colonnade.study.party_config import PartyConfig
-from colonnade.study.preflight import Preflight, outlook, preflight
-from colonnade.study.rerun_policy import EarlierRuns, asks_before_rerun, rerun_refusal
-from colonnade.study.security_summary import AlignmentLoad, SecuritySummary
+from colonnade.study.party_config import EarlierRuns, PartyConfig, asks_before_rerun, rerun_refusal
+from colonnade.study.preflight import AlignmentLoad, Preflight, SecuritySummary, outlook, preflight
 from colonnade.study.spec import Study
 
 _MOST = 1 << 23

@@ -23,10 +23,9 @@ from colonnade.disk import reading, writing
 from colonnade.errors import FederationError, IdentityError, StorageError
 from colonnade.privacy.observers import OTHERS
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.party_file import ConsoleRole as PersonRole, ConsoleSection, LogSection
+from colonnade.study.party_file import PROCESSES, ConsoleRole as PersonRole, ConsoleSection, LogSection, WorkersSection
 from colonnade.study.spec import first_problem
 from colonnade.study.study_file import FileSection, check_host_and_port, check_path
-from colonnade.study.worker_options import PROCESSES, WorkersSection
 from colonnade.wire import Certificate, check_name
 from colonnade.wire.certificates import CLOCK_SKEW
 from colonnade.wire.quota import HubLimits

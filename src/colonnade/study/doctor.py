@@ -19,8 +19,8 @@ from colonnade.study.connect import load_identity
 from colonnade.study.engine.processes import count_cores
 from colonnade.study.local import folder_of
 from colonnade.study.party_config import PartyConfig
+from colonnade.study.preflight import SecuritySummary
 from colonnade.study.record import read_facts
-from colonnade.study.security_summary import SecuritySummary
 from colonnade.study.spec import Study
 from colonnade.tables import Table
 from colonnade.tables.files import LACKS_ID

@@ -22,13 +22,11 @@ from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import run_role
 from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinator
 from colonnade.study.connect import OWN_HUB, MeetingPoint, PresenceCallback, join, load_identity, watch_presence
-from colonnade.study.party_config import Approval, PartyConfig
-from colonnade.study.party_file import record_links
+from colonnade.study.party_config import Approval, PartyConfig, RerunDecision, check_rerun
+from colonnade.study.party_file import DEFAULT_WORKERS, WorkerOptions, record_links
+from colonnade.study.preflight import SecuritySummary
 from colonnade.study.record import RunRecord
-from colonnade.study.rerun_policy import RerunDecision, check_rerun
-from colonnade.study.security_summary import SecuritySummary
 from colonnade.study.spec import Study, check_run_folder, digest_of
-from colonnade.study.worker_options import DEFAULT_WORKERS, WorkerOptions
 from colonnade.tables import Table
 from colonnade.wire import Certificate, Endpoint, Hub, Identity
 from colonnade.wire.link_offers import DIRECTLY, DirectLinkSettings, RouteCallback

@@ -19,7 +19,7 @@ from colonnade.study.engine.processes import ProcessEngine
 from colonnade.study.lanes import heads
 from colonnade.study.lanes.crew import LaneWorkerPool
 from colonnade.study.local import folder_of, run_local
-from colonnade.study.worker_options import WorkerOptions
+from colonnade.study.party_file import WorkerOptions
 from tests.support.studies import InThread, Trial, edit
 from tests.support.waiting import below
 

@@ -8,7 +8,7 @@ import weakref
 from colonnade.errors import StudyError
 from colonnade.protocols.lanes.lane import run_lane
 from colonnade.study.lanes import worker
-from colonnade.study.lanes.messages import AbortLane, LaneResult, TakeLane, WorkerReady
+from colonnade.study.lanes.worker import AbortLane, LaneResult, TakeLane, WorkerReady
 from colonnade.wire.workers import WorkerKeys
 
 

@@ -35,7 +35,7 @@ from colonnade.study.engine.processes import ProcessEngine
 from colonnade.study.fork_server import ProcessRequest
 from colonnade.study.lanes import crew, heads, worker
 from colonnade.study.lanes.crew import LaneWorkerPool, ignore_note
-from colonnade.study.lanes.messages import TableChore, WorkerLinks, WorkerReady, merge_links
+from colonnade.study.lanes.worker import TableChore, WorkerLinks, WorkerReady, merge_links
 from colonnade.study.local import folder_of, local_commands
 from colonnade.tables.partitioning import partitions, staging
 from colonnade.tables.sources import file_sets

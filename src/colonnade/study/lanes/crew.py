@@ -29,7 +29,8 @@ from colonnade.protocols.lanes.workers import (
     WorkerLost,
 )
 from colonnade.study.engine.base import Engine, WorkerLoss, WorkerMessage
-from colonnade.study.lanes.messages import (
+from colonnade.study.lanes.worker import (
+    ROLE,
     AbortLane,
     ChoreResult,
     LaneResult,
@@ -41,7 +42,6 @@ from colonnade.study.lanes.messages import (
     WorkerTask,
     merge_links,
 )
-from colonnade.study.lanes.worker import ROLE
 from colonnade.tables.partitioning.staging import WorkUnit
 from colonnade.wire import Identity
 from colonnade.wire.link_offers import RouteCallback

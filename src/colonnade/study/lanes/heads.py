@@ -22,10 +22,10 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.study.alignment_session import RunNotes, record_alignment
 from colonnade.study.connect import MeetingPoint
 from colonnade.study.lanes.crew import LaneWorkerPool
-from colonnade.study.lanes.messages import PartitionFinder, WorkerTask
+from colonnade.study.lanes.worker import PartitionFinder, WorkerTask
 from colonnade.study.party_config import PartyConfig
+from colonnade.study.party_file import DEFAULT_WORKERS, ComputeSection, WorkerOptions
 from colonnade.study.spec import Study
-from colonnade.study.worker_options import DEFAULT_WORKERS, ComputeSection, WorkerOptions
 from colonnade.tables import Schema
 from colonnade.tables.partitioning import PartitionedTable, StagedTable, stage_table
 from colonnade.tables.partitioning.partitions import PrivateTempDir

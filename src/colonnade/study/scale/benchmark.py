@@ -69,38 +69,24 @@ _OF_A_WORKER = ("pyarrow.parquet", "colonnade.study.run", "colonnade.privacy.noi
 
 @dataclass(frozen=True)
 class MessageCosts:
-    """What was measured."""
-
-    end_byte: float
-    """Seconds of one core for a byte, sent or received; both take about as long."""
-    hub_byte: float
-    session: float
-    round_trip: float
-    interpreter: int | None
-    linked_byte: float
-    """As ``end_byte``, by a direct link."""
-    linked_trip: float
-
-
-@dataclass(frozen=True)
-class _PathCosts:
-    """What was measured by one way."""
+    """What was measured by one way, through a hub or by a direct link."""
 
     session: float
     byte: float
+    """Seconds of one core for a byte, sent or received; both take about as long."""
     hub_byte: float
     trip: float
     memory: int | None
 
 
-def measure_messages(messages: int, rounds: int) -> MessageCosts:
-    """Send so many messages of 2 MiB from one end to the other, and so many small ones there and back, both ways."""
+def measure_messages(messages: int, rounds: int) -> tuple[MessageCosts, MessageCosts]:
+    """Send so many messages of 2 MiB one way, and so many small ones there and back: by a hub, then directly."""
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder, _hub(Path(folder)) as (pipe, address):
-        found, linked = (
+        through_hub, linked = (
             _measure_path(way, room, Path(folder), address, pipe, messages, rounds)
             for way, room in zip((_THROUGH_HUB, _LINKED), _ROOMS, strict=True)
         )
-    return MessageCosts(found.byte, found.hub_byte, found.session, found.trip, found.memory, linked.byte, linked.trip)
+    return through_hub, linked
 
 
 def _measure_path(
@@ -111,7 +97,7 @@ def _measure_path(
     pipe: Connection,
     messages: int,
     rounds: int,
-) -> _PathCosts:
+) -> MessageCosts:
     certificates = {name: Certificate.load(folder / f"{name}.crt") for name in (*ENDS, COORDINATOR)}
     before = time.process_time()
     ends = {
@@ -148,7 +134,9 @@ def _await_link(ends: Mapping[str, Endpoint]) -> None:
         time.sleep(0.01)
 
 
-def _exchange(ends: Mapping[str, Endpoint], pipe: Connection, session: float, messages: int, rounds: int) -> _PathCosts:
+def _exchange(
+    ends: Mapping[str, Endpoint], pipe: Connection, session: float, messages: int, rounds: int
+) -> MessageCosts:
     one, other = ends["one"].channel("other"), ends["other"].channel("one")
     content = np.random.default_rng(0).bytes(_MESSAGE)
 
@@ -170,7 +158,7 @@ def _exchange(ends: Mapping[str, Endpoint], pipe: Connection, session: float, me
     taken, hub_taken = time.process_time() - before, _ask(pipe)[0] - hub_before[0]
     answering.join(_PATIENCE)
     carried = messages * _MESSAGE
-    return _PathCosts(session, taken / 2 / carried, hub_taken / carried, median(trips), hub_before[1])
+    return MessageCosts(session, taken / 2 / carried, hub_taken / carried, median(trips), hub_before[1])
 
 
 _PIECE = MessageSchema("piece", content=FixedBytes(0, _MESSAGE))
@@ -499,14 +487,15 @@ def _alignment_of(task: AlignmentTask, count: int) -> Callable[[], object]:
 
 
 def _carrying(sizes: BenchmarkSizes) -> Mapping[str, float]:
-    found: MessageCosts = measure_messages(sizes.messages, sizes.rounds)
-    return {
-        "send_byte": max(found.end_byte, _LEAST),
-        "receive_byte": max(found.end_byte, _LEAST),
-        "hub_byte": max(found.hub_byte, _LEAST),
-        "session": max(found.session, _LEAST),
-        "round_trip": max(found.round_trip, _LEAST),
-        "linked_byte": max(found.linked_byte, _LEAST),
-        "linked_trip": max(found.linked_trip, _LEAST),
-        "interpreter": float(found.interpreter or BUILT_IN.constants.interpreter),
+    found, linked = measure_messages(sizes.messages, sizes.rounds)
+    taken = {
+        "send_byte": found.byte,
+        "receive_byte": found.byte,
+        "hub_byte": found.hub_byte,
+        "session": found.session,
+        "round_trip": found.trip,
+        "linked_byte": linked.byte,
+        "linked_trip": linked.trip,
+        "interpreter": float(found.memory or BUILT_IN.constants.interpreter),
     }
+    return {name: max(value, _LEAST) for name, value in taken.items()}
