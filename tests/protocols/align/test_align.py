@@ -534,7 +534,7 @@ def test_a_leader_that_asks_for_everybody_at_once_asks_for_nobody(monkeypatch):
     assert "nobody is common" in str(ends["a"])
 
 
-@pytest.mark.parametrize(("side", "step"), [("Listed", "__init__"), ("Holder", "values")])
+@pytest.mark.parametrize(("side", "step"), [("QueryList", "__init__"), ("PrfKeyHolder", "values")])
 def test_a_list_for_which_memory_does_not_suffice_ends_with_a_sentence(monkeypatch, side, step):
     def too_much(*_):
         np.empty(1 << 56, dtype=np.uint64)  # no machine has as much, so numpy refuses

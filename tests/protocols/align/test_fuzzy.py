@@ -263,7 +263,7 @@ def test_without_the_package_the_module_loads_and_an_owner_is_told_what_to_insta
     spec = importlib.util.spec_from_file_location("loaded_again", similarity.__file__)
     again = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(again)
-    refused(StudyError, "ST420", again.need_library)
+    refused(StudyError, "ST420", again.require_clkhash)
 
 
 KATHARINA = ("Katharina", "Hoffmann", "1984-03-17")

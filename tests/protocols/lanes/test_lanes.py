@@ -481,6 +481,7 @@ def test_other_tasks_say_why_not(task, why):
 
 def test_what_makes_no_sense_is_refused():
     refused(StudyError, "ST429", laned, kit.moments_task((1, 1)), 2, mode="fuzzy")
-    refused(ValueError, "VA136", run_lane, kit.InMemoryNetwork(["o0"]).place("o0"), small().laned, LaneAttempt(0), moments)
+    place = kit.InMemoryNetwork(["o0"]).place("o0")
+    refused(ValueError, "VA136", run_lane, place, small().laned, LaneAttempt(0), moments)
     with raises(ValueError, "VA138"):
         LaneWorkers(None, None, 2).total  # noqa: B018
