@@ -27,6 +27,7 @@ from colonnade.kinds.tables.task import MADE, ONES, CodedColumn, MarginalQuery, 
 from colonnade.privacy import Observer, Statement, parse_budgets
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
+from colonnade.tables.slots import RowSlots
 from colonnade.testing import seeded
 from tests.kinds.tables.releases import cells_of, histogram, people, release
 from tests.support import protocols as kit
@@ -327,7 +328,7 @@ def test_both_stages_are_those_of_the_definition(seats, hidden, inputs):
     tables = codes_of(task.stages[0], 40)
     held = tables
     if hidden:
-        places = kit.Places(np.arange(40), 40, bytes(16))
+        places = RowSlots(np.arange(40), 40, bytes(16))
         held = {owner: kit.Rows(codes, places=places) for owner, codes in tables.items()}
     with pytest.MonkeyPatch.context() as patch:
         kit.no_noise(patch)
