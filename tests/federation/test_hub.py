@@ -181,12 +181,12 @@ def test_a_proposal_with_a_stranger_is_taken_in_once_the_stranger_is_accepted(hu
     with hub.line("ana") as ana, hub.line("bank") as bank:
         study = ana.tell(hub.proposal("bank", "shop"))["id"]
         agent._process_news({"studies": [told for told in bank.news(0, wait=0)["studies"] if told["id"] == study]})
-        agent._errands._fetch()
+        agent._sync._fetch()
         assert agent.store.entries() == [], "nobody at the bank has accepted ana"
         (offered,) = (each for each in find_new_members(agent.members, bank.members()) if each.name == "ana")
     accept_member(tmp_path / "FEDERATION.toml", offered)
     agent._reread()
-    agent._errands._fetch()
+    agent._sync._fetch()
     assert [(entry.id, entry.state) for entry in agent.store.entries()] == [(study, "checking")]
 
 

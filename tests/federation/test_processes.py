@@ -60,12 +60,12 @@ def test_a_line_has_a_sentence_and_facts_as_json_or_as_text(written):
     monitoring.configure_logging("json", stream=written)
     monitoring.log_event(LOG, logging.INFO, "study began", study="ab12", attempt=1, members=("bank", "shop"))
     told = json.loads(written.getvalue())
-    expected = {"level": "info", "where": "standing.somewhere", "what": "study began", "study": "ab12", "attempt": 1}
+    expected = {"level": "info", "where": "federation.somewhere", "what": "study began", "study": "ab12", "attempt": 1}
     assert told.items() >= (expected | {"members": ["bank", "shop"]}).items()
     monitoring.configure_logging("text", stream=written)
     monitoring.log_event(LOG, logging.DEBUG, "unsaid")
     monitoring.log_event(LOG, logging.WARNING, "gone", why="it left", study="ab12")
-    assert written.getvalue().splitlines()[1].endswith('warning standing.somewhere: gone why="it left" study=ab12')
+    assert written.getvalue().splitlines()[1].endswith('warning federation.somewhere: gone why="it left" study=ab12')
     monitoring.log_event(LOG, logging.INFO, "proposed", name="x\n2026 error: all is lost\x1b[2J" + "y" * 5000)
     *_, line = written.getvalue().splitlines()
     assert ("proposed" in line, "\x1b" in line, len(line) < 600) == (True, False, True), "of others: one short line"
