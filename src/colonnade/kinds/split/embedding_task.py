@@ -1,4 +1,4 @@
-"""The public task of telling embeddings: how often they are told, with how much noise, its events, and what a run takes.
+"""The public task of telling embeddings: how often and with how much noise, its events, and what a run takes.
 
 Every passive party tells the active one a clipped embedding of each person, with noise of its own. If its encoder
 learns, each update of it is a noised sum of clipped gradients, and is charged as if it were told too.

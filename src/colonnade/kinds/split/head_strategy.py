@@ -1,8 +1,8 @@
 """What the ways to a head have in common: what each plans, what its participants do and end with, how it scores.
 
-A strategy is one answer to the question of who learns the head from what: a committee from noisy moments, the party with
-the label from embeddings with noise, or the same as it was published. Heads learn labels as the place of each person's
-class, or as the encoded number.
+A strategy is one answer to the question of who learns the head from what: a committee from noisy moments, the party
+with the label from embeddings with noise, or the same as it was published. Heads learn labels as the place of each
+person's class, or as the encoded number.
 """
 
 from __future__ import annotations

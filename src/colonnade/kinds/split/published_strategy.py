@@ -97,8 +97,8 @@ class PublishedStrategy(HeadStrategy):
         if task.protected:
             facts["frozen_epsilon"] = frozen = task.frozen_epsilon(statement.delta)
             lines.append(
-                f"{task.epochs} releases together would be epsilon {format_rounded_up(frozen)} if encoders were frozen; "
-                "for this algorithm that is no promise"
+                f"{task.epochs} releases together would be epsilon {format_rounded_up(frozen)} if encoders were "
+                "frozen; for this algorithm that is no promise"
             )
         return PlanDetails(self.name, {"head": facts}, section=tuple(lines))
 

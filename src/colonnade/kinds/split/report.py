@@ -43,8 +43,8 @@ def _lead(model: SplitModel) -> Html:
     has = "everybody has it" if model.head_ == "committee" else f"{active} alone has it"
     return tag(
         "p",
-        f"{people} head over embeddings that predicts {model.label_}, learned {_LEARNED_BY[model.head_]}; {has}. Each party "
-        "keeps its encoder, in its kept.npz and nowhere else: this report holds none of them.",
+        f"{people} head over embeddings that predicts {model.label_}, learned {_LEARNED_BY[model.head_]}; {has}. Each "
+        "party keeps its encoder, in its kept.npz and nowhere else: this report holds none of them.",
     )
 
 

@@ -90,8 +90,8 @@ class CombinedInterval:
 def combine_estimates(estimates: Sequence[float], variances: Sequence[float], level: float = 0.95) -> CombinedInterval:
     """One interval from an estimate and its usual variance in each of several tables.
 
-    The first table comes from the model, the others from :func:`refit_redrawn`, and each is as long as the number of real
-    people. The interval is around the first estimate, by Student's law.
+    The first table comes from the model, the others from :func:`refit_redrawn`, and each is as long as the number of
+    real people. The interval is around the first estimate, by Student's law.
     """
     values, usual = np.asarray(estimates, dtype=np.float64), np.asarray(variances, dtype=np.float64)
     if values.ndim != 1 or values.shape != usual.shape or len(values) <= MIN_REFITS:

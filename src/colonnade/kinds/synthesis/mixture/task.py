@@ -35,8 +35,8 @@ def places_for_all(rows: int) -> int:
 def places_for_batch(rows: int, chance: float) -> int:
     """The number of places for those of ``rows`` people who join with this chance, a multiple of 64.
 
-    More join with chance :data:`OVERFLOW_CHANCE` at most, by Chernoff: of n people who join with chance p, more than m do with
-    chance at most exp(-n D(m/n, p)), where D is the relative entropy of two coins.
+    More join with chance :data:`OVERFLOW_CHANCE` at most, by Chernoff: of n people who join with chance p, more than
+    m do with chance at most exp(-n D(m/n, p)), where D is the relative entropy of two coins.
     """
     size = _WORD
     while size < rows and rows * _relative_entropy(size / rows, chance) < -math.log(OVERFLOW_CHANCE):
