@@ -49,7 +49,7 @@ class HttpServer:
         until = time.monotonic() + _START_SECONDS
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > until:
-                raise ConnectError(f"what is to be served at {url} did not start [CN000]")
+                raise ConnectError(f"what is to be served at {url} did not start [CN047]")
             time.sleep(0.01)
 
     def stop(self) -> None:

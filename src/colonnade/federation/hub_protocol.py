@@ -176,7 +176,7 @@ def read_answer(raw: bytes, form: Any = dict) -> tuple[dict[str, Any], bytes]:
     if isinstance(header, dict) and isinstance(header.get("refused"), str):
         raise FederationError(f"{sanitize(header['refused'])} [FE106]")
     if not isinstance(header, dict) or not matches_form(form, header):
-        raise FederationError("the hub's answer is none to what was asked: is it of another release? [FE000]")
+        raise FederationError("the hub's answer is none to what was asked: is it of another release? [FE108]")
     return header, behind
 
 

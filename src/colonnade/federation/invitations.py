@@ -46,7 +46,7 @@ _LONGEST_TOKEN, _LONGEST_PEM = 1 << 13, 4000
 
 def _parse_certificate(pem: Any) -> Certificate:
     if not isinstance(pem, str) or len(pem) > _LONGEST_PEM:
-        raise ValueError("must be a certificate [VA000]")
+        raise ValueError("must be a certificate [VA280]")
     try:
         return Certificate.from_pem(pem.encode("ascii", "replace"), "the certificate in this text")
     except IdentityError as error:

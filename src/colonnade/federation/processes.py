@@ -293,7 +293,7 @@ class StandingProcess:
             try:
                 held.enter_context(writing.lock_folder(self.folder, wait=False))
             except BlockingIOError:
-                raise FederationError(f"another agent or hub works in {self.folder}: stop it first [FE000]") from None
+                raise FederationError(f"another agent or hub works in {self.folder}: stop it first [FE109]") from None
             yield
 
     def stop(self) -> None:

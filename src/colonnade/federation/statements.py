@@ -111,7 +111,7 @@ class SignedStatement:
         what = f"this {cls.kind} of {name}"
         found: Self = parse_json(cls, content, what)
         if found.signer != name:
-            raise FederationError(f"{what} speaks for {sanitize(found.signer, 63)} [FE000]")
+            raise FederationError(f"{what} speaks for {sanitize(found.signer, 63)} [FE110]")
         if found.content() != content:
             raise FederationError(f"{what} is not written as all write it [FE100]")
         return found
@@ -183,7 +183,7 @@ def _decode_base64(text: Any) -> Any:
     try:
         return b64decode(text, validate=True)
     except (Base64Error, TypeError, ValueError):
-        raise ValueError("must be base64 [VA000]") from None
+        raise ValueError("must be base64 [VA281]") from None
 
 
 FileContent = Annotated[

@@ -222,7 +222,7 @@ def register(law: type[AdditiveNoise]) -> type[AdditiveNoise]:
 def law_named(name: str) -> type[AdditiveNoise]:
     """The law that study files call so."""
     if name not in _BY_NAME:
-        raise PrivacyError(f"unknown noise {name!r}; choose from {', '.join(_BY_NAME)} [PR000]")
+        raise PrivacyError(f"unknown noise {name!r}; choose from {', '.join(_BY_NAME)} [PR147]")
     return _BY_NAME[name]
 
 
