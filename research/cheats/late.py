@@ -136,7 +136,7 @@ def part_after_opening(tamper: Tamper) -> None:
 
         return changed
 
-    replace_method(hand, "lower_residues", last)
+    replace_method(hand, "reduce_degree_residues", last)
     replace_method(hand, "open_residues", opening)
 
 
