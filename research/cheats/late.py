@@ -272,7 +272,7 @@ def asks_again(kind: str) -> Callable[[Tamper], None]:
 
             return changed
 
-        for name in ("coin", "agree"):
+        for name in ("coin", "compare_transcripts"):
             replace_method(hand, name, ready)
 
     return install
