@@ -126,7 +126,7 @@ def test_a_budget_that_is_spent(trial):
     study.edit("bank/party.toml", r"\Z", "[[policy.periods]]\ndays = 30\nepsilon = { analyst = 1.2 }\n")
     loaded, config = study.study(), study.config()
     config.check_budget(loaded)
-    ledger, events = Ledger(config.ledger), config.charged(loaded)
+    ledger, events = Ledger(config.ledger), config.charged_events(loaded)
     ledger.commit(ledger.mark_sent(ledger.reserve(loaded.name, loaded.digest, events, loaded.trust, config.caps)))
     before = study.spent("bank")
     left = "analyst: spent 1.0000, asked 1.0000, left 0.2 of 1.2 in 30 days"

@@ -142,8 +142,8 @@ def test_a_noisy_prediction_is_charged_to_those_who_tell(place):
     (event,) = study.events
     assert event.audience == ("bank",)
     bank, shop = (capped(place, name, CAPS) for name in ("bank", "shop"))
-    assert shop.charged(study) == (event,)
-    assert Statement.of(bank.charged(study), study.roster.trust, 1e-5).epsilon("bank") == 0
+    assert shop.charged_events(study) == (event,)
+    assert Statement.of(bank.charged_events(study), study.roster.trust, 1e-5).epsilon("bank") == 0
     bank.check_budget(study)
     with raises(BudgetError, "BU002"):
         capped(place, "shop", CAPS.replace("party = 3.0", "party = 1.0")).check_budget(study)
@@ -159,8 +159,8 @@ def test_levels_are_told_by_each_party_and_charged_to_those_who_tell(place):
     assert study.statement.epsilon("bank") <= 2.0
     assert "levels of each person's score, answered at random to bank: " in text_output.preflight(preflight(study))
     teller = study.events[0].holder
-    assert set(place.config(teller).charged(study)) == set(study.events)
-    assert Statement.of(place.config("bank").charged(study), study.task.trust, 1e-5).epsilon("bank") == 0
+    assert set(place.config(teller).charged_events(study)) == set(study.events)
+    assert Statement.of(place.config("bank").charged_events(study), study.task.trust, 1e-5).epsilon("bank") == 0
     out, models = place.run(study)
     joint = models["bank"].joint
     assert set(joint.ids) == common(place)
