@@ -126,4 +126,4 @@ def on_every_hand(hand: ShareEngine, change: Callable[[ShareEngine], None]) -> N
         return made
 
     change(hand)
-    replace_method(hand, "over", over)
+    replace_method(hand, "with_system", over)

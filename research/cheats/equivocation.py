@@ -84,7 +84,7 @@ def _equivocate(task: GradientTask, held: dict[str, Array], labels: Array) -> At
             return changed
 
         replace_method(me.engine, "receive_opening", going_on)
-        replace_method(me.engine, "tell_opened", tell)
+        replace_method(me.engine, "send_opened", tell)
         replace_method(me.engine, "deal", deal)
 
     outcome = perform(task, everybody(gradients, task, held, labels), CHEATER, deviate)

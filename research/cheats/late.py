@@ -136,7 +136,7 @@ def part_after_opening(tamper: Tamper) -> None:
 
         return changed
 
-    replace_method(hand, "lower_residues", last)
+    replace_method(hand, "reduce_degree_residues", last)
     replace_method(hand, "open_residues", opening)
 
 
@@ -272,7 +272,7 @@ def asks_again(kind: str) -> Callable[[Tamper], None]:
 
             return changed
 
-        for name in ("coin", "agree"):
+        for name in ("coin", "compare_transcripts"):
             replace_method(hand, name, ready)
 
     return install

@@ -74,7 +74,7 @@ def act_of(
 
     def part(place: StagePlace, prepare: Prepare) -> Any:
         def prepared(me: Any) -> Any:
-            prepare(me.hand, place)
+            prepare(me.engine, place)
             return program(place.name, me)
 
         return run_role(place, task, prepared).result

@@ -25,7 +25,7 @@ def _directions(size: int, threshold: int, active: bool, inputs: Inputs = "unpro
     held = held_by(trust)
 
     def expected(deals: Deals, result: Any) -> Array:
-        exact = np.array(directions.reference(whole(held), result.asked, task))
+        exact = np.array(directions.reference(whole(held), result.directions, task))
         if active:  # owners deal the squared norms of their own columns together with noise
             exact[0, -1] = task.total_weight * task.constant**2 * ROWS
         return np.asarray(exact + last_dealt(deals, task.owners))

@@ -19,8 +19,8 @@ from research.cheats.deviation import Array, replace_method
 from research.cheats.stage import Message, Outgoing, StagePlace
 
 OPERATIONS = (
-    "deal", "lower", "product", "zero", "send_opening", "tell_opened", "coin", "open_among_seats", "open_residues",
-    "lower_residues",
+    "deal", "reduce_degree", "product", "zero", "send_opening", "send_opened", "coin", "open_among_seats",
+    "open_residues", "reduce_degree_residues",
 )  # fmt: skip
 """Methods of a hand by which its messages are told apart."""
 CHECK, LAST_CHECK = "settle", "_test_zero"
