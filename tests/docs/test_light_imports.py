@@ -13,11 +13,11 @@ import colonnade
 from tools.pages import ROOT
 
 HEAVY = {"pyarrow", "scipy", "flint", "grpc", "sklearn", "pydantic", "pandas", "matplotlib", "torch", "clkhash", "nacl"}
-TABLES = ("columns", "schema", "toml", "draft", "encode", "decode", "centred", "keys", "normal", "places", "table")
-TABLES += ("cells", "files", "ids", "parse", "reading", "spill", "sources.opening", "sources.query")
+TABLES = ("columns", "schema", "profiling", "encoding", "centring", "coding", "keys", "slots", "table", "bins")
+TABLES += ("files", "cell_parsing", "text_format", "constraints", "dates", "sources.factory", "sources.base")
 PRIVACY = ("observers", "releases", "events", "sensitivity", "accountant", "calibrate", "statement", "ledger", "noise")
-PRIVACY += ("noise.grid", "noise.response", "noise.rounding", "pictures")
-# The package itself is a bare one here: what it imports is its own matter.
+PRIVACY += ("noise.local_mechanisms", "noise_laws")
+
 PROGRAM = """
 import importlib, sys, types
 package = types.ModuleType("colonnade")
@@ -41,7 +41,7 @@ def test_large_libraries_are_left_until_they_are_needed(pillar: str, modules: tu
 # What a public name does not import: libraries, and the modules of Colonnade that bring much with them.
 LIBRARIES = HEAVY | {"ssl", "sqlite3", "threadpoolctl", "annotated_types", "cryptography.x509", "importlib.metadata"}
 LIBRARIES |= {"typer", "rich", "asyncio", "email"}
-LATER = {"models.onnx_export", "models.design", "privacy.accountant", "privacy.ledger", "pictures"}
+LATER = {"models.onnx_export", "models.design", "privacy.accountant", "privacy.ledger"}
 LATER |= {
     "tables.sources.factory",
     "protocols.session",
@@ -54,12 +54,12 @@ LATER |= {"study.study_file", "study.party_config", "study.preflight"}
 NAMES = {
     "PCA": LATER | {"models.federation", "study"},
     "LinearRegression": (LATER | {"models.federation", "study"})
-    - {"models.design", "models.onnx_export", "pictures", "privacy.accountant"},
+    - {"models.design", "models.onnx_export", "privacy.accountant"},
     "Federation": (LATER | {"models.base", "models.session_budget", "study"}) - {"tables.sources.factory"},
     "Study": LATER | {"models.base", "models.federation", "protocols.committee_task"},
     "SplitClassifier": {"study"},
-    "Ledger": {"models", "protocols", "mpc", "study", "pictures"},
-    "Schema": {"models", "protocols", "mpc", "privacy", "study", "wire", "pictures"},
+    "Ledger": {"models", "protocols", "mpc", "study"},
+    "Schema": {"models", "protocols", "mpc", "privacy", "study", "wire"},
 }
 
 
@@ -168,7 +168,7 @@ EXPORTED = [
     "Synthesizer",
     "Table",
     "__version__",
-    "assess",
+    "assess_chances",
     "category",
     "date",
     "evaluate_synthetic",

@@ -22,8 +22,14 @@ from colonnade.privacy import (
     statement as statements,
 )
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon
-from colonnade.privacy.pictures import promises_chart, spending_chart
-from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, PUBLISHED, format_rounded_up
+from colonnade.privacy.statement import (
+    NO_GUARANTEE,
+    PROVEN,
+    PUBLISHED,
+    format_rounded_up,
+    promises_chart,
+    spending_chart,
+)
 from research.bounds import gaussian_delta
 from tests.support.charts import lengths, written
 from tests.support.errors import refused

@@ -509,7 +509,7 @@ PRINTED = (
     Printed("colonnade.privacy.statement:Statement._repr_html_", "the same in notebooks", _STUDY),
     Printed("colonnade.privacy.statement:_cells", "a row of that table", _STUDY),
     Printed("colonnade.privacy.statement:StatementRow.to_dict", "a row in a record, not rounded", ("statement",)),
-    Printed("colonnade.privacy.pictures:_bar", "bars of a statement or a ledger", ("statement", "caps", "rounding")),
+    Printed("colonnade.privacy.statement:_bar", "bars of a statement or a ledger", ("statement", "caps", "rounding")),
     Printed(
         "colonnade.privacy.calibrate:BindingBudget.__str__", "the budget that decides the noise", ("budget", "rounding")
     ),
@@ -584,7 +584,7 @@ PRINTED = (
     Printed("colonnade.console.privacy_explainer:CapForecast.at_most_text", "a cap", ("caps", "rounding")),
     Printed("colonnade.console.party_pages:ledger_values", "totals of a ledger", _LEDGER),
     Printed("colonnade.console.party_pages:describe_served", "what a question costs", _STUDY),
-    Printed("colonnade.privacy.pictures:spending_chart", "the course of spending", _LEDGER),
+    Printed("colonnade.privacy.statement:spending_chart", "the course of spending", _LEDGER),
     Printed("colonnade.console.hub:format_price", "results: an analyst's row", _STUDY),
     Printed("src/colonnade/console/templates/inbox.html", "who learns most", _STUDY),
     Printed("src/colonnade/console/templates/study.html", "all observers of a proposal", _STUDY),

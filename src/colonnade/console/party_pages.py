@@ -32,7 +32,7 @@ from colonnade.federation.agent_store import AttemptRecord, ProposedStudy
 from colonnade.federation.members import MemberIdentity
 from colonnade.federation.processes import Progress
 from colonnade.federation.scores.service import OpenQuestion
-from colonnade.privacy.pictures import spending_chart
+from colonnade.privacy.statement import spending_chart
 from colonnade.report import wording
 from colonnade.study import ledger_view
 from colonnade.tables.profiling import ColumnProfile

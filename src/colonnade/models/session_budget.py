@@ -67,7 +67,7 @@ class SessionTotal:
         if not self.rows:
             raise PrivacyError("nothing was revealed yet, so there is nothing to draw: fit a model first [PR013]")
         from colonnade.drawing.canvas import Picture
-        from colonnade.privacy.pictures import promises_chart
+        from colonnade.privacy.statement import promises_chart
 
         return Picture([promises_chart(self.rows, self.left)])
 

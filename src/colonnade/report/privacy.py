@@ -10,8 +10,7 @@ from colonnade.drawing.canvas import figure
 from colonnade.drawing.markup import Html, breakable, join, table, tag
 from colonnade.errors import StudyError
 from colonnade.privacy.observers import COORDINATOR, Trust
-from colonnade.privacy.pictures import promises_chart
-from colonnade.privacy.statement import PROVEN, LargestEpsilon, Statement, StatementRow
+from colonnade.privacy.statement import PROVEN, LargestEpsilon, Statement, StatementRow, promises_chart
 from colonnade.protocols.align import MODES, AlignmentLeak, AlignmentTask
 from colonnade.report import wording
 from colonnade.report.wording import mapping, number

@@ -1,8 +1,8 @@
 """Losses of Algorithm 1 and what they rest on: clipping and rescaling, fuzzy clusters, distances of embeddings.
 
 Lines 6 to 8 clip embeddings, estimate how far they lie apart and stretch them to the clip. Line 16 finds by fuzzy
-c-means of the returned slopes who is of the same class (Eq. 7). Eq. 6 is how far distances are from a normal law, and Eq. 8
-sets classes apart.
+c-means of the returned slopes who is of the same class (Eq. 7). Eq. 6 is how far distances are from a normal law, and
+Eq. 8 sets classes apart.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def summary_lines(people: Population, rows: int) -> list[str]:
     lines = [f"{rows:,} made-up people with {columns} columns; the real ones are about {people.count:,.0f}"]
     for each in people.agreements:
         lines.append(
-            f"  {each.sets:,} marginals of {_ORDERS[each.order]}: the noise of a count is {_format_people(each.deviation)}"
-            f", and chi-squared of the model is {each.ratio:.2f} of its degrees of freedom"
+            f"  {each.sets:,} marginals of {_ORDERS[each.order]}: the noise of a count is "
+            f"{_format_people(each.deviation)}, and chi-squared of the model is {each.ratio:.2f} of its degrees of freedom"
         )
     for names, value in [] if people.agreements else people.strongest_pairs(3):
         lines.append(f"  {' and '.join(names)} go together (Cramér's V {value:.2f} by the model)")
@@ -223,8 +223,8 @@ def _intervals(drawn: Sequence[SyntheticTable]) -> list[str]:
 
 def _limits(about: CardContext) -> list[str]:
     points = [
-        f"**Small groups.** {_small_groups(about)}A group that is small in the table may be smaller or larger in truth, "
-        "or not be there.",
+        f"**Small groups.** {_small_groups(about)}A group that is small in the table may be smaller or larger in "
+        "truth, or not be there.",
         *(_limits_of_mixture() if about.mixture else _limits_of_counts(about)),
         "**Anybody in particular.** No row stands for a person. How far the table can depend on one person is what the "
         "figures above bound.",

@@ -236,7 +236,7 @@ class Ledger(LedgerFile):
         if not when:
             raise LedgerError(f"{self.path} counts no study yet, so there is nothing to draw [LE003]")
         from colonnade.drawing.canvas import Picture
-        from colonnade.privacy.pictures import spending_chart
+        from colonnade.privacy.statement import spending_chart
 
         known = () if caps is None else parse_budgets(caps, delta)
         limit = {cap.selector: cap.epsilon for cap in known}
