@@ -11,8 +11,9 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from colonnade.protocols.joint_sum.engine import JointSumPrograms
+from colonnade.protocols.joint_sum.declaration import JointSum
 from colonnade.protocols.lanes.arbiter import LaneAttempt
+from colonnade.protocols.moments.programs import MomentsSum
 from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.connect import OWN_HUB
 from colonnade.study.engine.processes import ProcessEngine
@@ -102,13 +103,11 @@ def crews(monkeypatch):
 
 @pytest.fixture
 def without_noise(monkeypatch):
-    real = JointSumPrograms.own_noise
+    def none(self, stream, count):
+        return np.zeros(count, dtype=np.int64)
 
-    def none(self, me, task, table=None):
-        drawn = real(self, me, task, table)
-        return None if drawn is None else np.zeros_like(drawn)
-
-    monkeypatch.setattr(JointSumPrograms, "own_noise", none)
+    for declaration in (JointSum, MomentsSum):
+        monkeypatch.setattr(declaration, "noise", none)
 
 
 class Laned(Trial):
