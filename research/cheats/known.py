@@ -97,7 +97,7 @@ def beyond_bounds(people: int = 50_000, epsilon: float = 1.0, seed: int = 1, **s
                     window = np.concatenate([window, values])
                 elif task.trust.active and values.shape == (own * (own + 1) // 2 + own,):
                     gram = (window.T @ window).astype(np.int64)[np.triu_indices(own)]
-                    values = np.concatenate([gram, task.constant * window.sum(axis=0).astype(np.int64)])
+                    values = np.concatenate([gram, window.sum(axis=0).astype(np.int64)])
                     window = np.zeros((0, own))
                 return real(values, **how)
 

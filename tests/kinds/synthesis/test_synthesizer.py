@@ -221,7 +221,7 @@ def test_a_model_has_shares_and_means_and_its_card_too():
     spent = layout.codes("shop", tables()["shop"])[:, 0]
     middles = np.add(*layout.columns[layout.names.index("shop.spent")].bins.extremes) / 2
     assert abs(mean - middles[spent[spent < len(middles)]].mean()) < 6 * mean.deviation < 100
-    assert f"| `shop.spent` | {mean:.4g} ± {2 * mean.deviation:.2g} |" in fitted.published()["card.md"].decode()
+    assert f"| `shop.spent` | {mean:.4g} ± {2 * mean.deviation:.2g} |" in fitted.published_files()["card.md"].decode()
     mixed = model("mixture")  # learned in rounds: it has no error bars
     assert all(each.deviation is None for own in mixed.marginals().values() for each in own.values())
     assert all(each.deviation is None for each in mixed.means().values())

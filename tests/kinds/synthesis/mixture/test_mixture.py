@@ -359,7 +359,7 @@ def opened(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("where", "which"), [("lower", 0), ("lower", 2), ("open_among_seats", 0), ("open_among_seats", 4)]
+    ("where", "which"), [("reduce_degree", 0), ("reduce_degree", 2), ("open_among_seats", 0), ("open_among_seats", 4)]
 )
 @pytest.mark.parametrize("vectors", ["statistics", pytest.param("linear", marks=pytest.mark.slow)])
 def test_a_seat_that_deviates_once_is_caught_before_sums_are_opened(where, which, vectors, opened, monkeypatch):
