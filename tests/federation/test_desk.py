@@ -510,7 +510,7 @@ def test_an_outcome_of_another_form_is_refused(ours: Club) -> None:
     assert AttemptReport.unpack(sign_content("outcome", plain, ours.keys["bank"]), ours.members).result is None
     for wrong in WRONG_OUTCOMES:
         refused(
-            "FE000|FE083|FE100|FE101|FE102",
+            "FE110|FE083|FE100|FE101|FE102",
             AttemptReport.unpack,
             sign_content("outcome", plain | wrong, ours.keys["bank"]),
             ours.members,

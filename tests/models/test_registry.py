@@ -44,8 +44,7 @@ from tests.support.federations import made_up
 NEW = """
 from colonnade.models.registry import ModelKind
 from colonnade.models.planner import Planner
-from colonnade.kinds.sketch.model import SketchPlanner
-from colonnade.kinds.sketch.model import Sketch
+from colonnade.kinds.sketch.model import SketchPlanner, SketchTask
 from colonnade.protocols.task import PricedTask
 
 
@@ -58,7 +57,7 @@ class Renamed(SketchPlanner):
 
 
 class Abstract(Planner):
-    kind, tasks = "new", (Sketch,)
+    kind, tasks = "new", (SketchTask,)
 
 
 class Taskless(SketchPlanner):
@@ -70,7 +69,7 @@ class Lacking(PricedTask):
 
 
 class Incomplete(SketchPlanner):
-    kind, tasks = "new", (Sketch, Lacking)
+    kind, tasks = "new", (SketchTask, Lacking)
 
 
 class NoModel:

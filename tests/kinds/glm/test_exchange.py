@@ -552,7 +552,7 @@ def test_the_curvature_is_reached_and_not_exceeded(family):
 @each
 def test_a_row_moves_its_sent_slope_as_far_as_own_says(family):
     t, y = grid(family)
-    sent = family.sent(t, y)
+    sent = family.clip_slopes(t, y)
     moved = Fraction(float(sent.max())) - Fraction(float(sent.min()))
     assert Fraction(99, 100) * family.own < moved <= family.own <= 2 * Fraction(family.slope_bound)
 
@@ -562,7 +562,7 @@ def test_a_row_moves_its_sent_slope_as_far_as_own_says(family):
 @example(EXAMPLES["poisson"], -30.0, 1e6, 1.0, 0.0)
 def test_bounds_hold_at_any_score(family, score, other, share, another):
     t, y = np.array([score, other]), labels(family, np.array([share, another]))
-    sent, bends = family.sent(t, y), family.hessian(t, y)
+    sent, bends = family.clip_slopes(t, y), family.hessian(t, y)
     assert abs(Fraction(float(sent[0])) - Fraction(float(sent[1]))) <= family.own
     assert 0 <= bends.min() <= bends.max() <= family.curvature
     assert np.isfinite(family.loss(t, y)).all()

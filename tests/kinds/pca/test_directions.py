@@ -52,11 +52,11 @@ def test_every_opened_product_equals_the_plaintext_reference(setting, rows, bloc
         patch.setattr(power_task, "_BLOCK", 7 * task.width)
         results = kit.execute(power, task, tables)
     assert set(results) == {*task.owners, COORDINATOR}
-    asked = results[COORDINATOR].asked
+    asked = results[COORDINATOR].directions
     want = power.reference(whole(task, tables), asked, task)
     assert len(asked) == task.rounds
     for result in results.values():
-        assert all(np.array_equal(*pair) for pair in zip(result.asked, asked, strict=True))
+        assert all(np.array_equal(*pair) for pair in zip(result.directions, asked, strict=True))
         assert all(np.array_equal(*pair) for pair in zip(result.opened, want, strict=True))
 
 
@@ -80,7 +80,7 @@ def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
     task = make_task((400, 300, 500), noise=3 * 10**6, constant=1)
     tables = {owner: np.zeros((1, len(block.columns))) for owner, block in zip(task.owners, task.blocks, strict=True)}
     result = kit.execute(power, task, tables)[COORDINATOR]
-    before = power.reference(whole(task, tables), result.asked, task)
+    before = power.reference(whole(task, tables), result.directions, task)
     assert len(drawn) == 3
     assert all(np.count_nonzero(share) > share.size / 2 for share in drawn)
     assert np.array_equal(np.array(result.opened) - np.array(before), sum(drawn))

@@ -154,7 +154,7 @@ def test_expectation_maximisation_costs_as_many_releases(case):
 def test_what_is_charged_for_masks_and_room_is_small():
     task = paper(2.0)
     assert float(task.distance) * task.rounds < 1e-7
-    assert task.room(30_162) == 192
+    assert task.batch_places(30_162) == 192
 
 
 def test_joint_clipping_costs_its_clip():
