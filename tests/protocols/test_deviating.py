@@ -288,7 +288,7 @@ def mixes_up(monkeypatch, victim, common):
             real_answer(me, peer, secret, size)
             return
         points = dh_psi._received(me, peer, "blinded", size)
-        me.link(peer).send("blinded twice", points=np.roll(secret.on(points, peer), 1, axis=0))
+        me.link(peer).send("blinded twice", points=np.roll(secret.multiply(points, peer), 1, axis=0))
 
     def shares(me, keys, secrets):
         swapped = {victim: common, common: victim}

@@ -268,7 +268,7 @@ def test_products_with_directions_equal_the_reference(exact, monkeypatch, widths
     assert inputs == "unproven" or task.proven["o0"].rows == 7
     tables = kit.tables_of(task, 30)
     results = kit.execute(power, task, tables)
-    want = power.reference(kit.integers(task, tables), results[COORDINATOR].asked, task)
+    want = power.reference(kit.integers(task, tables), results[COORDINATOR].directions, task)
     for result in results.values():
         assert all(np.array_equal(*pair) for pair in zip(result.opened, want, strict=True))
 

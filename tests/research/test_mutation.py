@@ -58,7 +58,7 @@ def test_a_mutant_changes_one_expression_and_no_other_character(tmp_path, mutant
     here = tree(tmp_path, {"old.py": CODE})
     place = here.locate(mutant)
     assert place.how == "same file"
-    assert here.apply(mutant, place) == CODE.replace("a < b", "(a <= b)")
+    assert here.applied(mutant, place) == CODE.replace("a < b", "(a <= b)")
     assert sound(here, mutant)
 
 
@@ -84,7 +84,7 @@ def test_a_function_that_has_moved_is_found_unless_it_is_not_sure(tmp_path, muta
         assert place is None
         return
     assert (place.how, place.function.module) == (how, f"colonnade/{module}")
-    assert here.apply(mutant, place) == files[module].replace("a < b", "(a <= b)")
+    assert here.applied(mutant, place) == files[module].replace("a < b", "(a <= b)")
 
 
 def test_a_function_that_left_the_package_for_research_is_found_there(tmp_path, mutant):
@@ -94,7 +94,7 @@ def test_a_function_that_left_the_package_for_research_is_found_there(tmp_path, 
     here = tree(tmp_path, {"other.py": ""})
     place = here.locate(mutant)
     assert (place.how, place.function.module) == ("moved", "../research/cheats/old.py")
-    assert "(a <= b)" in here.apply(mutant, place)
+    assert "(a <= b)" in here.applied(mutant, place)
 
 
 @pytest.mark.system
