@@ -42,7 +42,7 @@ PUBLIC = {
     "protocols/align/fuzzy.py": {"CANDIDATES_AT_MOST", "similarity"},
     "protocols/align/programs.py": {"after", "task.at_least"},  # what was spent: a fixed sentence
     "protocols/lanes/arbiter.py": {"MOST_ATTEMPTS", "MOST_LOST", "what"},  # fixed numbers and sentences
-    "protocols/lanes/workers.py": {"self._hand.name"},
+    "protocols/lanes/workers.py": {"self._engine.name"},
     "protocols/compatibility.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "kinds/glm/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},

@@ -26,7 +26,7 @@ class Task:
         return self.noise.release("sums", 1, self.moved, theorem="new")
 
 def told():
-    return told_event("scores", "bank")
+    return message_event("scores", "bank")
 
 def ledger(book, entry):
     return book.release(entry)
@@ -97,7 +97,7 @@ def _with(row: Charged | Figure, **links: object) -> Tables:
         (replace(TABLES, charged=(*TABLES.charged, replace(FIRST, release="x"))), "an event that no task reveals"),
         (replace(TABLES, serving={}), "no row for the task"),
         (replace(TABLES, passed_on={}), "makes events and stands in no row"),
-        (replace(TABLES, printed=TABLES.printed[1:]), "writes an epsilon and stands in no row"),
+        (replace(TABLES, printed=(*TABLES.printed[:2], *TABLES.printed[3:])), "writes an epsilon and stands in no row"),
         (replace(TABLES, printed=(*TABLES.printed, Printed("colonnade.nowhere:f", "x", ("view",)))), "does not exist"),
         (replace(TABLES, printed=(replace(TABLES.printed[0], figures=("x",)), *TABLES.printed[1:])), "no figure x"),
         (replace(TABLES, no_figure=TABLES.no_figure | {"colonnade.errors:f": "x"}), "exempted and writes no epsilon"),
