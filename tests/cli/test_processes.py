@@ -287,7 +287,7 @@ def test_a_process_that_stands_for_months_keeps_nothing(
 
 THREADS = """
 import ctypes, sys, threading
-from colonnade.cli import lean
+from colonnade.cli import process_tuning as lean
 {first}
 import grpc
 gate = threading.Barrier(9)
@@ -317,7 +317,7 @@ def test_threads_share_two_heaps_in_a_standing_process_and_one_in_a_worker() -> 
 
 ENDING = """
 import atexit, sys, threading, time
-from colonnade.cli import lean
+from colonnade.cli import process_tuning as lean
 {first}
 atexit.register(print, "at the end")
 threading.Thread(target=lambda: (time.sleep(0.05), print("a thread"))).start()
@@ -347,7 +347,7 @@ def test_a_process_ends_at_once_and_nothing_that_was_due_is_left_out(first: str,
 @system
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk to write to")
 def test_a_reader_that_is_gone_is_told_by_the_exit_status() -> None:
-    program = "import sys\nfrom colonnade.cli import lean\nsys.stdout.write('lost')\nlean.end(0)"
+    program = "import sys\nfrom colonnade.cli import process_tuning as lean\nsys.stdout.write('lost')\nlean.end(0)"
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([sys.executable, "-c", program], stdout=full, env=buffered)

@@ -203,7 +203,7 @@ def test_keys_and_coins_are_never_sent():
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 HEAD = f"""
 import sys, time
-from colonnade.study.engine.processes import Processes
+from colonnade.study.engine.processes import ProcessEngine as Processes
 engine = Processes()
 for worker in engine.start({COUNTER!r}, (), 2):
     engine.send(worker, ("pid",))

@@ -34,7 +34,7 @@ def on_cluster(test):
 # One cluster to a process: Ray reads its settings once.
 ALONE = f"""
 import glob, json, os, sys, time
-from colonnade.study.engine.on_ray import OnRay
+from colonnade.study.engine.ray_actors import RayEngine as OnRay
 from colonnade.study.engine.ray_connection import _OWN_TOKEN
 engine = OnRay("local")
 for worker in engine.start({COUNTER!r}, (), 2):
@@ -75,7 +75,7 @@ import ray._private.ray_constants as constants
 constants.ENABLE_RAY_CLUSTER = False
 from ray.cluster_utils import Cluster
 from colonnade.study.engine.contract import Gone, Said
-from colonnade.study.engine.on_ray import OnRay
+from colonnade.study.engine.ray_actors import RayEngine as OnRay
 from colonnade.study.engine.ray_nodes import begun
 def another():
     node = begun(lambda: cluster.add_node(num_cpus=1, wait=False), {PATIENCE})
@@ -201,7 +201,7 @@ def test_a_cluster_of_several_nodes_that_loses_one_and_gets_another(folder):
 LOSER = f"""
 import json, sys
 from colonnade.errors import EngineError
-from colonnade.study.engine.on_ray import OnRay
+from colonnade.study.engine.ray_actors import RayEngine as OnRay
 def tell(value):
     sys.stdout.write(json.dumps(value) + "\\n")
     sys.stdout.flush()
@@ -359,7 +359,7 @@ CALLER = f"""
 import json, sys
 from colonnade.errors import EngineError
 from colonnade.study.engine.contract import Gone
-from colonnade.study.engine.on_ray import OnRay
+from colonnade.study.engine.ray_actors import RayEngine as OnRay
 def heard():
     event = engine.events.get(timeout={PATIENCE})
     if isinstance(event, Gone):
