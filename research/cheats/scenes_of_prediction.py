@@ -19,7 +19,9 @@ def _scores(size: int, threshold: int, active: bool) -> Act:
     held = held_by(trust)
     ids = Dealt(held["o0"]).ids
     tables = {owner: scores.OwnScoreParts(ids, values) for owner, values in held.items()}
-    return act_of(scores, task, tables, lambda deals, _: last_dealt(deals, task.dealers), lambda result: result.others.reshape(-1))
+    return act_of(
+        scores, task, tables, lambda deals, _: last_dealt(deals, task.dealers), lambda result: result.others.reshape(-1)
+    )
 
 
 SCENES = (Scene("scores", 0, _scores, checked=Scores.why_not_active is None, place=5),)

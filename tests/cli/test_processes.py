@@ -93,7 +93,7 @@ def test_nothing_of_a_party_is_opened_before_the_fork_or_by_another(tmp_path: Pa
 SECRETIVE = """
 import os, sys
 from colonnade import cli
-from colonnade.study.fork_server import Forks, Wanted
+from colonnade.study.fork_server import ForkServer as Forks, ProcessRequest as Wanted
 
 def show():
     os.write(1, b"here")
