@@ -77,7 +77,8 @@ def summary_lines(people: Population, rows: int) -> list[str]:
     for each in people.agreements:
         lines.append(
             f"  {each.sets:,} marginals of {_ORDERS[each.order]}: the noise of a count is "
-            f"{_format_people(each.deviation)}, and chi-squared of the model is {each.ratio:.2f} of its degrees of freedom"
+            f"{_format_people(each.deviation)}, and chi-squared of the model is {each.ratio:.2f} of its degrees of "
+            "freedom"
         )
     for names, value in [] if people.agreements else people.strongest_pairs(3):
         lines.append(f"  {' and '.join(names)} go together (Cramér's V {value:.2f} by the model)")
