@@ -480,16 +480,23 @@ def asked(crews, monkeypatch):
     ):
         monkeypatch.setattr(module, name, size)
     given: list[tuple[str, Any]] = []
-    command = Watched.command
+    real = Watched.share
 
-    def noted(self, worker, word):
-        command(self, worker, word)
-        assert isinstance(word, TableChore)
-        given.append((self.name, word.chore))
-        if (hook := getattr(crews, "helping", None)) is not None:
-            hook(self, worker, word.chore)
+    def share(self, chores, pulse):
+        send = self._engine.send
 
-    monkeypatch.setattr(Watched, "command", noted)
+        def noted(worker, word):
+            send(worker, word)
+            assert isinstance(word, TableChore)
+            given.append((self.name, word.chore))
+            if (hook := getattr(crews, "helping", None)) is not None:
+                hook(self, worker, word.chore)
+
+        self._engine.send = noted
+        yield from real(self, chores, pulse)
+        self._engine.send = send
+
+    monkeypatch.setattr(Watched, "share", share)
     return given
 
 
