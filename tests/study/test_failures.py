@@ -410,7 +410,7 @@ def test_a_whole_run_names_the_first_cause(trial):
 KILLED_BEFORE_ITS_OPENING = """
 import os, signal
 from colonnade.cli import main
-from colonnade.mpc import Hand
+from colonnade.mpc import ShareEngine as Hand
 
 def killed(hand, shares, to):
     post = next(iter(hand.links.values()))._post
