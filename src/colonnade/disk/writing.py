@@ -9,12 +9,15 @@ import errno
 import os
 import re
 import shutil
-import sqlite3
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
 
 try:
     import fcntl
@@ -192,6 +195,8 @@ def enable_write_ahead_log(base: sqlite3.Connection, seconds: float) -> str:
 
     SQLite does not wait for others while it switches, whatever the connection's timeout, so we do.
     """
+    import sqlite3  # only stores need it
+
     give_up = time.monotonic() + seconds
     while True:
         try:
