@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from textwrap import fill
 
 from colonnade import errors
 
@@ -244,7 +245,7 @@ def retired_codes() -> set[str]:
     if not PAGE.exists():
         return set()
     listed = PAGE.read_text("utf-8").partition(_RETIRED)[2]
-    return set(re.findall(r"`([A-Z]{2}\d{3})`", listed))
+    return set(re.findall(r"[A-Z]{2}\d{3}", listed))
 
 
 def page(found: list[Coded], retired: set[str]) -> str:
@@ -258,7 +259,9 @@ def page(found: list[Coded], retired: set[str]) -> str:
         about = f" {_ABOUT[letters]}" if letters in _ABOUT else ""
         parts.append(f"## {letters}\n\n{said}.{exit_codes}{about}\n\n| code | sentence |\n|---|---|\n")
         parts[-1] += "".join(f"| `{code}` | {_cell(sentence)} |\n" for code, sentence in rows)
-    parts.append(_RETIRED + (", ".join(f"`{code}`" for code in sorted(retired)) or "None so far.") + "\n")
+    parts.append(
+        _RETIRED + (f"```text\n{fill(' '.join(sorted(retired)), 110)}\n```" if retired else "None so far.") + "\n"
+    )
     return "\n".join(parts)
 
 
@@ -271,7 +274,7 @@ def _cell(sentence: str) -> str:
 
 def listed_codes() -> set[str]:
     """The codes on the page, those that are retired too."""
-    return set(re.findall(r"`([A-Z]{2}\d{3})`", PAGE.read_text("utf-8"))) if PAGE.exists() else set()
+    return set(re.findall(r"\b[A-Z]{2}\d{3}\b", PAGE.read_text("utf-8"))) if PAGE.exists() else set()
 
 
 def number() -> None:

@@ -50,7 +50,7 @@ LATER |= {
     "wire.tls",
     "wire.endpoint",
 }
-LATER |= {"study.study_file", "study.party_config", "study.preflight"}
+LATER |= {"study.study_file", "study.party_config"}
 NAMES = {
     "PCA": LATER | {"models.federation", "study"},
     "LinearRegression": (LATER | {"models.federation", "study"})

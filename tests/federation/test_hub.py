@@ -280,7 +280,7 @@ def test_a_key_is_changed_by_taking_the_old_one_out_and_joining_again_and_a_rest
         with hub.line("ana") as ana, EnrolmentClient(token) as door:
             told = ana.tell(hub.proposal("shop", "clinic"))
             theirs = retrying(lambda: door.enrol(new, draw))
-        refused("FE000", HubServer(hub.path).run)
+        refused("FE109", HubServer(hub.path).alone().__enter__)
         hub.stop()
         hub.start()
         with hub.line("shop") as line:

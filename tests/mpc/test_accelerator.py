@@ -22,7 +22,7 @@ from tests.support.errors import refused
 Array = NDArray[np.float64]
 
 
-FIND = "from colonnade.mpc import accelerator; print(accelerator.find())"
+FIND = "from colonnade.mpc import accelerator; print(accelerator.find_device())"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 

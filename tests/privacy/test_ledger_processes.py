@@ -265,7 +265,7 @@ place, found = Path(sys.argv[1]), []
 for pages in range(1, 31):
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={4 * pages}k", "none", place], check=True)
     try:
-        first = str(Ledger(place / "l.sqlite").made)
+        first = str(Ledger(place / "l.sqlite").created)
     except LedgerError as error:
         first = str(error)
     left = sorted(each.name for each in place.iterdir())

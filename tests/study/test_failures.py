@@ -410,15 +410,15 @@ def test_a_whole_run_names_the_first_cause(trial):
 KILLED_BEFORE_ITS_OPENING = """
 import os, signal
 from colonnade.cli import main
-from colonnade.mpc import ShareEngine as Hand
+from colonnade.mpc import ShareEngine
 
-def killed(hand, shares, to):
-    post = next(iter(hand.links.values()))._post
-    with post._lock:
-        post._flush()  # what it has dealt has arrived
+def killed(engine, shares, to):
+    transport = next(iter(engine.links.values()))._post
+    with transport.changed:
+        transport._flush()  # what it has dealt has arrived
     os.kill(os.getpid(), signal.SIGKILL)
 
-Hand.send_opening = killed
+ShareEngine.send_opening = killed
 main()
 """
 
@@ -484,9 +484,9 @@ DECOMPOSES = """
 from functools import partial
 import unicodedata
 from colonnade.cli import main
-from colonnade.tables import normal
+from colonnade.tables import keys
 
-normal._FORMS["NFC"] = partial(unicodedata.normalize, "NFD")  # as pyarrow did before 26
+keys._FORMS["NFC"] = partial(unicodedata.normalize, "NFD")  # as pyarrow did before 26
 main()
 """
 EARLIER_WIRE = """

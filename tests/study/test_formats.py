@@ -222,7 +222,7 @@ FORMATS = {
     ),
     "model": Format("models.base:FORMAT", model),
     "regression": Format(
-        "models.sklearn_export:EXPORT_FORMAT",
+        "models.linear_model:EXPORT_FORMAT",
         lambda folder: form(json.loads(json.dumps(load("linear").to_json())) | {"privacy": {}}),
         grows=True,
     ),

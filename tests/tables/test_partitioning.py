@@ -724,9 +724,9 @@ def test_fingerprints_are_equal_where_keys_are_and_their_seeds_are_drawn(tmp_pat
 KILLED = """
 import os, signal, sys, pyarrow as pa
 from colonnade.tables import Key, KeyPlan, Schema, number
-from colonnade.tables.partitioning import gather
+from colonnade.tables.partitioning import stage_table
 people = pa.table({"person_id": ["a"], "x": [0.5]})
-found = gather(people, Schema({"x": number(0, 1)}), KeyPlan((Key("person_id"),)), sys.argv[1])
+found = stage_table(people, Schema({"x": number(0, 1)}), KeyPlan((Key("person_id"),)), sys.argv[1])
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.drawing.canvas import Chart, Picture
 from colonnade.errors import DataError, StudyError
-from colonnade.models import sklearn_export
 from colonnade.models.base import Result, RunTask
 from colonnade.models.classifier_mixin import ClassifierMixin, PredictionMixin
 from colonnade.models.design import LabelDesign, without_label
@@ -35,6 +36,20 @@ from colonnade.tables.encoding import InvalidValues
 if TYPE_CHECKING:
     from colonnade.models.federation import Federation
 
+EXPORT_FORMAT = "colonnade regression 1"
+SCORE = "score = intercept + sum of coefficient x encoded column"
+UNIT = "that is the label in its unit, or log(1 + label) where the label has transform log1p"
+ENCODED = (
+    "A number is encoded to [-1, 1], or to [0, 1] with scale unit, between low and high (after its transform); a "
+    "category one-hot; a flag 0 or 1."
+)
+HOW = {
+    "linear": f"{SCORE}; {UNIT}. {ENCODED}",
+    "logistic": (
+        f"{SCORE}, for each class; with two classes the second one is predicted where the score is positive, with "
+        f"chance 1 / (1 + exp(-score)), otherwise the class of the largest score. {ENCODED}"
+    ),
+}
 ESTIMANDS = {
     "one-shot": "what the same fit would give without noise and without a ridge that is only there for the noise",
     "sqm": "what the same rounds over the same batches would give without noise",
@@ -43,6 +58,39 @@ ESTIMANDS = {
 }
 ESTIMANDS |= {"functional": ESTIMANDS["one-shot"], "gradient": ESTIMANDS["alternating"]}
 """What intervals are for, by method."""
+
+
+def rarer_rules(schemas: Iterable[Schema]) -> str:
+    """What else there is to say of how these schemas encode columns, with a blank before it; mostly nothing."""
+    columns = (column for schema in schemas for column in schema.columns.values())
+    return "".join(f" {note}" for note in dict.fromkeys(note for column in columns for note in column.notes))
+
+
+@dataclass(frozen=True)
+class LinearWeights:
+    """Public weights of encoded columns, a row for each class, and an intercept for each row."""
+
+    names: list[str]
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+
+    def copy_into(self, made: Any, row: int | None = None) -> Any:
+        """The scikit-learn estimator, with these weights or with those of one row, as a fit would have left them."""
+        rows = slice(None) if row is None else slice(row, row + 1)
+        made.coef_, made.intercept_ = self.coef[rows].copy(), self.intercept[rows].copy()
+        made.n_features_in_ = len(self.names)
+        return self.with_names(made)
+
+    def copy_into_regressor(self, made: Any) -> Any:
+        """The same for an estimator of numbers, which has one row of weights as a vector."""
+        made.coef_, made.intercept_ = self.coef[0].copy(), float(self.intercept[0])
+        made.n_features_in_ = len(self.names)
+        return self.with_names(made)
+
+    def with_names(self, made: Any) -> Any:
+        """The estimator, with the names of its columns."""
+        made.feature_names_in_ = np.array(self.names, dtype=object)
+        return made
 
 
 class LinearModel(PredictionMixin[RunTask, Result]):
@@ -134,7 +182,7 @@ class LinearModel(PredictionMixin[RunTask, Result]):
     @property
     def how_to_score(self) -> str:
         """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
-        return sklearn_export.HOW[self.kind]
+        return HOW[self.kind]
 
     @property
     def row_norm(self) -> Norm:
@@ -247,10 +295,12 @@ class LinearModel(PredictionMixin[RunTask, Result]):
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator that predicts the same from encoded matrices."""
         self._check_fitted()
+        from colonnade.models.sklearn_export import sklearn_classifier, sklearn_regressor
+
         weights, classes = self.weights, getattr(self, "classes_", None)
         if classes is not None:
-            return sklearn_export.sklearn_classifier(weights, classes)
-        return sklearn_export.sklearn_regressor(weights, self.ridge_, logarithmic=self._logarithmic)
+            return sklearn_classifier(weights, classes)
+        return sklearn_regressor(weights, self.ridge_, logarithmic=self._logarithmic)
 
     @property
     def _logarithmic(self) -> bool:
@@ -258,9 +308,9 @@ class LinearModel(PredictionMixin[RunTask, Result]):
         return quantity is not None and quantity.transform != "none"
 
     @property
-    def weights(self) -> sklearn_export.LinearWeights:
+    def weights(self) -> LinearWeights:
         """The public weights by themselves."""
-        return sklearn_export.LinearWeights(self.feature_names_in_, self.coef_, self.intercept_)
+        return LinearWeights(self.feature_names_in_, self.coef_, self.intercept_)
 
     def to_json(self) -> dict[str, Any]:
         """Everything somebody needs to use the model without this library, as plain values.
@@ -271,7 +321,7 @@ class LinearModel(PredictionMixin[RunTask, Result]):
         classes, schemas = getattr(self, "classes_", None), self.schemas_
         known = {name: plain_value(value) for name in self.barred if (value := getattr(self, f"{name}_")) is not None}
         return {
-            "format": sklearn_export.EXPORT_FORMAT,
+            "format": EXPORT_FORMAT,
             "kind": self.kind,
             "label": self.label_,
             "method": self.method_,
@@ -284,7 +334,7 @@ class LinearModel(PredictionMixin[RunTask, Result]):
                 for party, schema in schemas.items()
             },
             "row_clips": {party: schema.clip for party, schema in schemas.items() if schema.clip < schema.max_norm},
-            "how_to_score": self.how_to_score + sklearn_export.rarer_rules(schemas.values()),
+            "how_to_score": self.how_to_score + rarer_rules(schemas.values()),
             "protection": {party: finite_or_null(value) for party, value in self.protection_.items()},
             "privacy": self.privacy_.to_dict(),
         } | ({"error_bars": known} if known else {})

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 from colonnade.errors import StudyError
 from colonnade.lazy import LazyModule
 from colonnade.mpc import Committee
-from colonnade.privacy import Observer, Trust, epsilon, views
+from colonnade.privacy import Observer, Trust, views
 from colonnade.privacy.events import Event
 from colonnade.privacy.noise_laws import AdditiveNoise, LawName
 from colonnade.privacy.observers import Inputs
@@ -228,6 +228,8 @@ class Task(RunnableTask, PricedTask):
 
     def protection(self, delta: float) -> dict[str, float]:
         """For each party the epsilon of the published result about its columns alone: here, about a whole person."""
+        from colonnade.privacy import epsilon
+
         found = epsilon(views(self.events, Observer.coordinator(), self.trust), delta).epsilon
         return dict.fromkeys(self.owners, found)
 

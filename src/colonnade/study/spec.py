@@ -18,7 +18,6 @@ from colonnade.errors import ColonnadeError, IdentityError, SchemaError, StudyEr
 from colonnade.models import registry
 from colonnade.models.parameters import NAMES_LABEL, NAMES_MODEL
 from colonnade.models.planner import Roster
-from colonnade.models.score_result import scored_features
 from colonnade.models.serialization import write_whole
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import BindingBudget, binding_budget
@@ -60,6 +59,8 @@ def digest_of(path: Path) -> str:
 
 def drop_label(model: Any, party: str, schema: Schema) -> Schema:
     """A schema without the columns that the model knows and has no weights for: new people have no label."""
+    from colonnade.models.score_result import scored_features
+
     used, known = scored_features(model, party), model.schemas_.get(party, schema).names
     unused = [name for name in schema.names if name in known and name not in used]
     return schema.without(unused) if used and unused else schema

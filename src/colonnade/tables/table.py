@@ -12,12 +12,13 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError
+from colonnade.lazy import LazyModule
 from colonnade.tables import files
 from colonnade.tables.bins import Matrix
 from colonnade.tables.cell_parsing import CellLocation, pa, pc
@@ -36,8 +37,12 @@ from colonnade.tables.keys import (
 from colonnade.tables.schema import Schema
 from colonnade.tables.slots import RowSlots
 from colonnade.tables.sources.base import ExternalSort, TableSource
-from colonnade.tables.sources.factory import make_rereadable, open_source, source_name
 from colonnade.tables.text_format import TextFormat
+
+if TYPE_CHECKING:
+    from colonnade.tables.sources import factory
+else:
+    factory = LazyModule("colonnade.tables.sources.factory")  # databases and stores take long to load
 
 Order = NDArray[np.int64]
 
@@ -443,7 +448,7 @@ class TableRequest:
     ) -> TableRequest:
         """From what :func:`read_table` takes; nothing is read yet."""
         declared = (schema if isinstance(schema, Schema) else Schema.load(schema)).with_text_format(text)
-        said = name or source_name(source)
+        said = name or factory.source_name(source)
         _refuse_shared(declared, [] if id is None else [id], said, "id")
         held = {} if keys is None else dict(key_columns(keys.keys, {}, id, said) if columns is None else columns)
         found = cls(said, declared, id, keys, held, misfits)
@@ -488,7 +493,7 @@ def _read_request(given: Any, asked: TableRequest, on_disk: bool | None) -> tupl
     """The columns that identify a row, in memory, and the cells of the schema's columns."""
     cells: CellStore
     said, most = asked.source_name, {None: _LARGE, True: 0, False: None}[on_disk]
-    source = make_rereadable(open_source(given, said, asked.schema.text), said, asked.choose, most=most)
+    source = factory.make_rereadable(factory.open_source(given, said, asked.schema.text), said, asked.choose, most=most)
     if on_disk is not False and not source.in_memory and (on_disk or source.size(asked.choose) > _LARGE):
         files.choose_columns(source.columns(), said, asked.choose)
         source.record_state()

@@ -20,11 +20,11 @@ from functools import partial
 from importlib import import_module
 from ipaddress import ip_address
 from time import monotonic
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError
 from colonnade.lazy import LazyModule
-from colonnade.wire import certificates, packets
+from colonnade.wire import packets
 from colonnade.wire.connection_gate import LOOPBACK, ConnectionGate
 from colonnade.wire.fair_queue import FairQueue
 from colonnade.wire.identity import CONNECTION_DAYS, Certificate, Identity
@@ -43,12 +43,16 @@ from colonnade.wire.quota import (
 from colonnade.wire.study_sessions import LaneLimits, SessionConnection, StudyRooms, StudySession, is_lane
 from colonnade.wire.unauthenticated import lane_places, split_address, unauthenticated_places
 
+if TYPE_CHECKING:
+    from colonnade.wire import certificates
+else:
+    certificates = LazyModule("colonnade.wire.certificates")
 grpc: Any = LazyModule("grpc")
 
 STOP_SECONDS = 1.0
 MOST_STREAMS = 8  # of one connection; a participant needs one
 PIECE = 1 << 20
-"""Questions and answers travel in pieces, so that a long one needs no larger messages than the circles."""
+"""Questions and answers travel in pieces, so that a long one needs no larger messages than the sessions."""
 _log = logging.getLogger(__name__)
 
 

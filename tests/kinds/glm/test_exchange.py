@@ -566,7 +566,7 @@ def test_bounds_hold_at_any_score(family, score, other, share, another):
     assert abs(Fraction(float(sent[0])) - Fraction(float(sent[1]))) <= family.own
     assert 0 <= bends.min() <= bends.max() <= family.curvature
     assert np.isfinite(family.loss(t, y)).all()
-    for slopes in (family.slopes, family.sent):
+    for slopes in (family.slopes, family.clip_slopes):
         assert np.abs(slopes(t, y)).max() <= family.slope_bound  # which no NaN is
         moved, expected = np.diff(slopes(t, y[[0, 0]]))[0], other - score
         assert moved * expected >= -1e-13 * abs(expected)

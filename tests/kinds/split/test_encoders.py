@@ -171,15 +171,15 @@ sys.modules["torch"] = None
 import colonnade
 import numpy as np
 from colonnade.errors import StudyError
-from colonnade.kinds.split import learned_heads, private_training
-from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, to_bytes
+from colonnade.kinds.split import private_training, trained_heads
+from colonnade.kinds.split.encoders import RowEncoder, encoder_from, from_bytes, to_bytes
 
 rows = np.random.default_rng(0).uniform(0, 1, (6, 24))
 edges = {"kind": "edges", "shape": [6, 4], "width": 8, "every": 2}
 for spec in (edges, {"kind": "cosine"}, {"kind": "linear", "width": 2, "over": edges}):
     encoder = encoder_from(spec, 24, seed=1)
     assert from_bytes(to_bytes(encoder)).embed(rows).shape == (6, encoder.width)
-head = learned_heads.SoftmaxHead(np.array([0, 1, 0, 1, 1, 0]), 24, 2)
+head = trained_heads.SoftmaxHead(np.array([0, 1, 0, 1, 1, 0]), 24, 2)
 head.slopes(np.arange(6), rows)
 for spec in ({"kind": "mlp"}, {"kind": "module", "make": "json:dumps"}):
     try:

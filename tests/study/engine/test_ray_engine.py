@@ -34,9 +34,8 @@ def on_cluster(test):
 # One cluster to a process: Ray reads its settings once.
 ALONE = f"""
 import glob, json, os, sys, time
-from colonnade.study.engine.ray_actors import RayEngine as OnRay
-from colonnade.study.engine.ray_connection import _OWN_TOKEN
-engine = OnRay("local")
+from colonnade.study.engine.ray_actors import RayEngine, _OWN_TOKEN
+engine = RayEngine("local")
 for worker in engine.start({COUNTER!r}, (), 2):
     engine.send(worker, ("pid",))
 pids = [engine.events.get().value for _ in range(2)]
@@ -74,17 +73,17 @@ import json, sys
 import ray._private.ray_constants as constants
 constants.ENABLE_RAY_CLUSTER = False
 from ray.cluster_utils import Cluster
-from colonnade.study.engine.contract import Gone, Said
-from colonnade.study.engine.ray_actors import RayEngine as OnRay
-from colonnade.study.engine.ray_nodes import begun
+from colonnade.study.engine.base import WorkerLoss, WorkerMessage
+from colonnade.study.engine.ray_actors import RayEngine
+from colonnade.study.engine.ray_cluster import start_node
 def another():
-    node = begun(lambda: cluster.add_node(num_cpus=1, wait=False), {PATIENCE})
+    node = start_node(lambda: cluster.add_node(num_cpus=1, wait=False), {PATIENCE})
     cluster.wait_for_nodes({PATIENCE})
     return node
 first = {{"num_cpus": 1, "include_dashboard": False}}
-cluster = begun(lambda: Cluster(initialize_head=True, head_node_args=first), {PATIENCE})
+cluster = start_node(lambda: Cluster(initialize_head=True, head_node_args=first), {PATIENCE})
 others = [another() for _ in range(2)]
-engine = OnRay(cluster.address, patience={PATIENCE})
+engine = RayEngine(cluster.address, patience={PATIENCE})
 workers = engine.start({COUNTER!r}, (7,))
 for worker in workers:
     engine.send(worker, ("add", worker))
@@ -205,7 +204,7 @@ from colonnade.study.engine.ray_actors import RayEngine as OnRay
 def tell(value):
     sys.stdout.write(json.dumps(value) + "\\n")
     sys.stdout.flush()
-engine = OnRay(sys.argv[1])
+engine = RayEngine(sys.argv[1])
 workers = engine.start({COUNTER!r}, (7,), 2)
 for worker in workers:
     engine.send(worker, ("pid",))
@@ -346,26 +345,26 @@ PATIENT = {"RAY_gcs_server_port_wait_time_s": f"{PATIENCE:.0f}", "RAY_CLIENT_SER
 # `ray start`, with more patience; its processes may find other modules than it does.
 STARTER = f"""
 import os, sys
-from colonnade.study.engine.ray_nodes import begun
+from colonnade.study.engine.ray_cluster import start_node
 from ray.scripts.scripts import main
 os.environ["PYTHONPATH"] = sys.argv.pop(1)
 first = os.path.join(os.environ["PYTHONPATH"].partition(os.pathsep)[0], "sitecustomize.py")
 if os.path.exists(first):
     exec(open(first).read())
-begun(main, {PATIENCE})
+start_node(main, {PATIENCE})
 """
 
 CALLER = f"""
 import json, sys
 from colonnade.errors import EngineError
-from colonnade.study.engine.contract import Gone
-from colonnade.study.engine.ray_actors import RayEngine as OnRay
+from colonnade.study.engine.base import WorkerLoss
+from colonnade.study.engine.ray_actors import RayEngine
 def heard():
     event = engine.events.get(timeout={PATIENCE})
-    if isinstance(event, Gone):
+    if isinstance(event, WorkerLoss):
         raise EngineError(f"{{event.cause}}: {{event.why}}")
     return event.value
-engine = OnRay(*sys.argv[1:])
+engine = RayEngine(*sys.argv[1:])
 try:
     workers = engine.start({COUNTER!r}, (7,), 2)
     for worker in workers:

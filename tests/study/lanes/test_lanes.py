@@ -533,12 +533,12 @@ def test_folders_of_parquet_and_a_worker_killed_at_each_kind_of_work(laned, crew
     out = study.in_threads()
     assert study.values(out) == expected
     assert expected[0] == study.common
-    assert killed == {"Copy", "Seek", "Place"}
+    assert killed == {"StageShard", "FindRepeatedKeys", "WriteRun"}
     for name in study.parties:
         found = kinds(asked, name)
-        assert found.count("Copy") >= 4  # more, if a worker was killed before it was done
-        assert found.count("Seek") > 1
-        assert found.count("Place") > 1
+        assert found.count("StageShard") >= 4  # more, if a worker was killed before it was done
+        assert found.count("FindRepeatedKeys") > 1
+        assert found.count("WriteRun") > 1
     lanes = study.facts(out)["shop"]["lanes"]
     assert (lanes["lost_workers"], lanes["replaced_workers"], lanes["done"]) == (3, 3, 4)
     assert not study.left_behind()

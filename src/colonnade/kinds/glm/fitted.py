@@ -31,7 +31,7 @@ from colonnade.models.assessment import Assessment
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.design import LabelDesign
 from colonnade.models.estimates import ErrorBars
-from colonnade.models.linear_model import LinearModel
+from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel, LinearWeights
 from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
 from colonnade.models.onnx_export import OnnxGraph, add_means
 from colonnade.models.pictures import noise_picture
@@ -44,7 +44,6 @@ from colonnade.models.serialization import (
     read_text,
     read_texts,
 )
-from colonnade.models.sklearn_export import ENCODED, SCORE, UNIT, LinearWeights
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.centring import ColumnCentring
 

@@ -36,7 +36,6 @@ from colonnade.privacy import (
     Observer,
     Sensitivity,
     Trust,
-    epsilon,
     least_noise,
     views,
 )
@@ -407,6 +406,8 @@ def column_events(task: Moments, owner: str) -> list[Event]:
 
 def _observed_epsilon(task: Moments, events: Sequence[Event], delta: float) -> float:
     # The coordinator knows none of the noise and is held to replacing a person, which here means these columns.
+    from colonnade.privacy import epsilon
+
     return epsilon(views(events, Observer.coordinator(), task.trust), delta).epsilon
 
 

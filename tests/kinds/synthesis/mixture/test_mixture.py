@@ -372,14 +372,14 @@ def test_a_seat_that_deviates_once_is_caught_before_sums_are_opened(where, which
 
 def test_seats_that_are_told_different_slopes_do_not_open_anything(opened, monkeypatch):
     """An owner tells one seat other slopes: what that seat sums would not lie on one polynomial with the others."""
-    task, told, calls = active((2, 3), vectors="linear", rounds=1), programs.vocabulary.told, []
+    task, told, calls = active((2, 3), vectors="linear", rounds=1), programs.round_sums.slopes_fields, []
 
     def twisted(slopes):
         calls.append(slopes)
         fields = told(slopes)
         return fields | {"slope": fields["slope"] + (len(calls) == 1)}
 
-    monkeypatch.setattr(programs.vocabulary, "told", twisted)
+    monkeypatch.setattr(programs.round_sums, "slopes_fields", twisted)
     refused(ColonnadeError, "SH006", execute, task, flags(task, 70))
     assert not opened
 
