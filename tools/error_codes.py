@@ -259,9 +259,8 @@ def page(found: list[Coded], retired: set[str]) -> str:
         about = f" {_ABOUT[letters]}" if letters in _ABOUT else ""
         parts.append(f"## {letters}\n\n{said}.{exit_codes}{about}\n\n| code | sentence |\n|---|---|\n")
         parts[-1] += "".join(f"| `{code}` | {_cell(sentence)} |\n" for code, sentence in rows)
-    parts.append(
-        _RETIRED + (f"```text\n{fill(' '.join(sorted(retired)), 110)}\n```" if retired else "None so far.") + "\n"
-    )
+    listed = f"```text\n{fill(' '.join(sorted(retired)), 110)}\n```" if retired else "None so far."
+    parts.append(f"{_RETIRED}{listed}\n")
     return "\n".join(parts)
 
 

@@ -148,7 +148,10 @@ def test_a_server_that_died_is_started_again_and_one_of_old_files_forks_nobody(m
 
 
 def test_it_ends_with_whoever_started_it():
-    program = "from colonnade.study.fork_server import ForkServer\nf = ForkServer()\nf.prepare()\nprint(f.pid, flush=True)\ninput()"
+    program = (
+        "from colonnade.study.fork_server import ForkServer\nserver = ForkServer()\nserver.prepare()\n"
+        "print(server.pid, flush=True)\ninput()"
+    )
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         pid = int(parent.stdout.readline())
         parent.kill()

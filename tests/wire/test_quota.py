@@ -750,7 +750,7 @@ print(*sorted(set({names!r}) & set(sys.modules)))
 """
 """A program that imports without what the package as a whole imports."""
 STATEMENTS = {
-    "from colonnade.wire import check_name, SimulatedNetwork, InMemoryNetwork, TrafficCounters": (
+    "from colonnade.wire import check_name, InMemoryNetwork, TrafficCounters": (
         *HEAVY,
         "cryptography",
     ),

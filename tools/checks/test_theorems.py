@@ -82,6 +82,9 @@ def test_every_kind_every_class_of_events_and_every_game_is_there() -> None:
         assert found.name_of(task) in {event.task for event in events}
 
 
+UNLINKED = "tests/privacy/test_ledger_file.py::test_the_chain_can_be_checked_without_this_code"
+
+
 def _with(row: Charged | Figure, **links: object) -> Tables:
     """The tables with other links in one row."""
     changed = replace(row, links=replace(row.links, **links))  # type: ignore[arg-type]
@@ -117,13 +120,7 @@ def _with(row: Charged | Figure, **links: object) -> Tables:
             "imports or names colonnade.wire.hub:Hub",
         ),
         (
-            _with(
-                FIRST,
-                tests=(
-                    *FIRST.links.tests,
-                    "tests/privacy/test_ledger_file.py::test_the_chain_can_be_checked_without_this_code",
-                ),
-            ),
+            _with(FIRST, tests=(*FIRST.links.tests, UNLINKED)),
             "test_ledger_file.py speaks of none of the functions",
         ),
         (_with(FIRST, no_game="too difficult"), "neither a game nor one of the reasons"),

@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, ProtocolError
 from colonnade.lazy import LazyModule
 from colonnade.sanitize import sanitize
-from colonnade.wire import certificates, packets
+from colonnade.wire import packets
 from colonnade.wire.endpoint import Endpoint, peers_of
 from colonnade.wire.hub import grpc_options, split_pieces
 from colonnade.wire.identity import Certificate, HubIdentity, Identity, load_key
@@ -30,6 +30,10 @@ from colonnade.wire.reliable_transport import ReliableTransport, report_failures
 from colonnade.wire.tls import certificate_date_error, clock_text
 from colonnade.wire.unauthenticated import split_address
 
+if TYPE_CHECKING:
+    from colonnade.wire import certificates
+else:
+    certificates = LazyModule("colonnade.wire.certificates")
 _RETRY_PAUSE = 0.3
 _IS_IT_THE_HUB = (
     "check that this is the coordinator's address and port, that no other program has the port, and that no proxy "
