@@ -118,10 +118,13 @@ $(LEAN): requirements/core.txt pyproject.toml
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
-# Where pip finds no build of torch that runs by itself, everything that it asks for is installed.
+# Of builds of torch with locked hashes pip prefers one whose index states its hash, which is the one for accelerators. So
+# the build is chosen by its version and checked afterwards. Where none runs by itself, all that it asks for is installed.
 $(READY): $(LEAN) requirements/test.txt requirements/torch.txt
 	$(INSTALL) --require-hashes --requirement requirements/test.txt
-	$(INSTALL) --require-hashes --no-deps --requirement requirements/torch.txt
+	$(BIN)/pip download --quiet --no-deps --only-binary :all: --constraint constraints.txt --dest .venv/wheels torch
+	$(INSTALL) --require-hashes --no-deps --no-index --find-links .venv/wheels --requirement requirements/torch.txt
+	rm -r .venv/wheels
 	$(BIN)/python -c 'import torch' || $(INSTALL) --constraint constraints.txt torch
 	touch $@
 
