@@ -31,7 +31,7 @@ KINDS = {
     "sockets": ("_socket.socket",),
     "streams of keys in common (AES)": ("CipherContext", "randomness.py"),
     "packing and unpacking words": ("mpc/messages.py",),
-    "shared bits": ("fixed/binary.py", "fixed/circuits.py"),
+    "shared bits": ("fixed_point/shared_bits.py",),
     "arithmetic modulo primes": ("colonnade/mpc", "numpy"),
 }
 """Kinds of work, by what the profiler calls a function; the first that fits."""

@@ -193,7 +193,7 @@ def bits_after_opening(tamper: Tamper) -> None:
                 flipped = np.uint64(1) << np.uint64(tamper.rng.integers(8))
                 for power in range(bits.field.m):
                     found[power][where] ^= flipped * np.uint64(error >> power & 1)
-                result = bits.reduce_degree_planes(found, degree)
+                result = bits.reduce_degree(found, degree)
                 if bits.claims is not None:
                     bits.claims.product(left, right, result)
                 return result

@@ -15,8 +15,15 @@ import numpy as np
 
 from colonnade.mpc import ShareEngine, Shares
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
-from colonnade.mpc.verification.input_proofs import InputProofs, InputProver, ProofWindow, SignMatrix
-from colonnade.mpc.verification.input_ranges import InputRanges, binary_columns, bounded_norm
+from colonnade.mpc.verification.input_proofs import (
+    InputProofs,
+    InputProver,
+    InputRanges,
+    ProofWindow,
+    SignMatrix,
+    binary_columns,
+    bounded_norm,
+)
 from research.cheats.deviation import Array
 from research.cheats.scenes import Scene, opened, operation
 from research.cheats.tamper import Tamper
@@ -26,7 +33,7 @@ _ROWS = np.array(
     [[200_000, -3, 0, 1, 0], [0, 0, 1, 0, 1], [-130_000, 140_000, 1, 0, 1], [17, 262_000, 0, 1, 0]], dtype=object
 )
 """Two numbers of bounded norm, and three flags."""
-_RANGES = InputRanges.fitting([bounded_norm(2, _BOUND**2), binary_columns(3)], len(_ROWS))
+_RANGES = InputRanges((bounded_norm(2, _BOUND**2), binary_columns(3)), len(_ROWS))
 
 
 class Liar(InputProver):

@@ -182,7 +182,7 @@ def _fixed_point(hand: ShareEngine) -> tuple[FixedPointEngine, FixedPointShares,
 def _comparison(hand: ShareEngine) -> Array:
     """Whether numbers are below others, by shared bits."""
     engine, left, right = _fixed_point(hand)
-    found = engine.below(engine.scale(right, 2), left)
+    found = engine.negative(engine.subtract(engine.scale(right, 2), left))
     engine.settle()
     return opened(hand, found.shares)
 

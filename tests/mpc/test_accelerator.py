@@ -13,9 +13,8 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError
-from colonnade.mpc.accelerator import device as accelerator_device, selection
-from colonnade.mpc.accelerator.device import Accelerator
-from colonnade.mpc.accelerator.selection import SEARCH_THRESHOLD, SETTING, is_worthwhile
+from colonnade.mpc import accelerator
+from colonnade.mpc.accelerator import SEARCH_THRESHOLD, SETTING, Accelerator, is_worthwhile
 from colonnade.mpc.residues import PRIMES, ResidentRows, ResidueSystem
 from tests.support.errors import refused
 
@@ -33,7 +32,7 @@ with_torch = pytest.mark.skipif(not HAS_TORCH, reason="could not import 'torch'"
 def device(request: pytest.FixtureRequest) -> Accelerator:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SETTING, request.param)
-        found = selection.find_device()
+        found = accelerator.find_device()
     if found is None:
         pytest.skip("there is no GPU with fast float64 here" if HAS_TORCH else "could not import 'torch'")
     return found
@@ -65,8 +64,8 @@ def test_the_worst_product_is_exact_in_every_batch(
     want = system.inner(left, -left)
     assert want[0, 0, 0] == (-rows * (PRIMES[0] // 2) ** 2 + PRIMES[0] // 2) % PRIMES[0] - PRIMES[0] // 2
     assert same(device.inner(left, -left, system.primes), want)
-    monkeypatch.setattr(accelerator_device, "_BATCH", 2 * 9)  # two blocks at a time
-    monkeypatch.setattr(accelerator_device, "_SLAB", 3 * 5000)  # 5000 rows at a time from the host
+    monkeypatch.setattr(accelerator, "_BATCH", 2 * 9)  # two blocks at a time
+    monkeypatch.setattr(accelerator, "_SLAB", 3 * 5000)  # 5000 rows at a time from the host
     assert same(device.inner(left, -left, system.primes), want)
     assert same(device.fetch(device.inner(device.place(left), device.place(-left), system.primes)), want)
 
@@ -95,14 +94,14 @@ def test_only_products_that_pay_for_the_way_leave_the_cpu() -> None:
 
 def test_a_wrong_setting_is_refused_and_there_is_no_accelerator_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "gpu")
-    refused(ColonnadeError, "CO024", selection.find_device)
+    refused(ColonnadeError, "CO024", accelerator.find_device)
     monkeypatch.setenv(SETTING, "cpu")
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(selection, "_device_search", selection._DeviceSearch())
+    monkeypatch.setattr(accelerator, "_device_search", accelerator._DeviceSearch())
     monkeypatch.setattr(
-        selection, "_search_device", selection._search_device.__wrapped__
+        accelerator, "_search_device", accelerator._search_device.__wrapped__
     )  # as nothing was found before
-    assert selection.find_device() is None
+    assert accelerator.find_device() is None
 
 
 @with_torch
@@ -110,9 +109,9 @@ def test_a_large_product_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "cpu")
     system = ResidueSystem(PRIMES[:1])
     left = extreme(system, (9000, 128), 1)
-    got = selection.offload_product(left, left, system.primes)
+    got = accelerator.offload_product(left, left, system.primes)
     monkeypatch.setenv(SETTING, "off")
-    assert selection.offload_product(left, left, system.primes) is None
+    assert accelerator.offload_product(left, left, system.primes) is None
     assert got is not None
     assert same(got, system.inner(left, left))
 
@@ -121,9 +120,9 @@ def test_a_large_product_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
 def search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """As in a process that has not looked yet, on a machine with a driver; who has begun to look."""
     begun: list[str] = []
-    monkeypatch.setattr(selection, "_device_search", selection._DeviceSearch())
-    monkeypatch.setattr(selection, "_has_driver", lambda: True)
-    monkeypatch.setattr(selection, "find_device", lambda: begun.append(current_thread().name))
+    monkeypatch.setattr(accelerator, "_device_search", accelerator._DeviceSearch())
+    monkeypatch.setattr(accelerator, "_has_driver", lambda: True)
+    monkeypatch.setattr(accelerator, "find_device", lambda: begun.append(current_thread().name))
     monkeypatch.setenv(SETTING, "auto")
     return begun
 
@@ -131,12 +130,12 @@ def search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_device_is_looked_for_once_when_there_is_work_enough(search: list[str]) -> None:
     """Products that stay on the CPU count as work, too."""
     left = np.zeros((1, 9000, 128))
-    assert selection.offload_product(left, left, PRIMES[:1]) is None
-    assert selection._device_search.multiplications == 9000 * 128**2
-    selection.expect_work(SEARCH_THRESHOLD - 9000 * 128**2 - 1)
+    assert accelerator.offload_product(left, left, PRIMES[:1]) is None
+    assert accelerator._device_search.multiplications == 9000 * 128**2
+    accelerator.expect_work(SEARCH_THRESHOLD - 9000 * 128**2 - 1)
     assert search == []
-    selection.expect_work(1)
-    selection.expect_work(SEARCH_THRESHOLD)
+    accelerator.expect_work(1)
+    accelerator.expect_work(SEARCH_THRESHOLD)
     for thread in enumerate_threads():
         if thread.name == "accelerator":
             thread.join()
@@ -147,12 +146,12 @@ def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off(
     search: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for setting, driver in (("off", True), ("auto", False)):
-        monkeypatch.setattr(selection, "_device_search", selection._DeviceSearch())
+        monkeypatch.setattr(accelerator, "_device_search", accelerator._DeviceSearch())
         monkeypatch.setenv(SETTING, setting)
-        monkeypatch.setattr(selection, "_has_driver", lambda driver=driver: driver)
-        selection.expect_work(2 * SEARCH_THRESHOLD)
+        monkeypatch.setattr(accelerator, "_has_driver", lambda driver=driver: driver)
+        accelerator.expect_work(2 * SEARCH_THRESHOLD)
     assert search == []
-    assert selection.current_device() is None
+    assert accelerator.current_device() is None
 
 
 @pytest.mark.system

@@ -13,9 +13,8 @@ from colonnade.errors import PeerLost, ShareError
 from colonnade.mpc import PRIMES, ResidueSystem, ShareEngine, Shares, shamir
 from colonnade.mpc.messages import pack, unpack
 from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
-from colonnade.mpc.replicated_sharing import split_replicated
 from colonnade.mpc.residues import CHUNK, FEW
-from colonnade.mpc.shamir import complete_shares, evaluate_at, reconstruct
+from colonnade.mpc.shamir import complete_shares, evaluate_at, reconstruct, split_replicated
 from colonnade.randomness import Stream, new_key
 from tests.support.errors import refused
 
@@ -456,7 +455,7 @@ def test_the_largest_and_the_smallest_drawn_words(monkeypatch, drawn):
     prime = PRIMES[1]
     word = drawn % prime
     monkeypatch.setattr(
-        "colonnade.mpc.replicated_sharing.uniform_words", lambda p, n, stream: np.full(n, word % p, dtype=np.uint32)
+        "colonnade.mpc.shamir.uniform_words", lambda p, n, stream: np.full(n, word % p, dtype=np.uint32)
     )
     system, half = ResidueSystem((prime,)), prime // 2
     secret = np.resize(np.array([-half, half, 0.0, 1.0, -1.0, 5.0 - half, half - 5.0]), (1, FEW + 1))

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import EngineError, ProtocolError
-from colonnade.mpc import key_value_store
+from colonnade.mpc import key_value_store, oblivious
 from colonnade.mpc.blinding import (
     FIELD,
     ORDER,
@@ -23,32 +23,31 @@ from colonnade.mpc.blinding import (
     hash_to_group,
     sodium,
 )
-from colonnade.mpc.key_value_store import KeyValueStore, build_store, cell_count
-from colonnade.mpc.oblivious import base_transfer, prf
-from colonnade.mpc.oblivious.base_transfer import TransferReceiver, TransferSender
-from colonnade.mpc.oblivious.prf import (
+from colonnade.mpc.key_value_store import KeyValueStore, build_store, cell_count, to_columns, to_rows
+from colonnade.mpc.oblivious import (
     CODE_BITS,
     MESSAGE_BITS,
     MIN_DISTANCE,
     ROW_WORDS,
-    LinearCode,
     PrfKeyHolder,
     PrfQuerier,
     QueryList,
+    TransferReceiver,
+    TransferSender,
     _field_product,
     golay_word,
+    linear_code,
     new_secret,
     piece_sizes,
     unpack_secret,
 )
-from colonnade.mpc.xor_tables import to_columns, to_rows
 from colonnade.randomness import Stream
 from tests.support.errors import raises, refused
 
-ALL = prf._ALL
+ALL = oblivious._ALL
 
 
-CONTEXT = prf.run_context(b"a study", "bank", "shop")
+CONTEXT = oblivious.run_context(b"a study", "bank", "shop")
 
 
 def bits(words):
@@ -81,7 +80,7 @@ def test_the_outer_code_is_a_polynomial_at_different_points(stream):
     messages[:MESSAGE_BITS] = 0
     for place in range(MESSAGE_BITS):
         messages[place, place // 64] = np.uint64(1) << np.uint64(place % 64)
-    words = bits(LinearCode(ALL)(messages))
+    words = bits(linear_code(ALL)(messages))
     assert not words[:, CODE_BITS:].any()
     symbols = words[:, :CODE_BITS].reshape(len(messages), -1, 24)
     assert (symbols.any(axis=2).sum(axis=1) >= 16).all()
@@ -95,9 +94,9 @@ def test_the_outer_code_is_a_polynomial_at_different_points(stream):
 
 def test_the_code_is_linear_and_a_mask_keeps_some_of_its_bits(stream):
     one, other = stream.uint64((2, 50, 2))
-    coder, mask = LinearCode(ALL), stream.uint64(ROW_WORDS) & ALL
+    coder, mask = linear_code(ALL), stream.uint64(ROW_WORDS) & ALL
     np.testing.assert_array_equal(coder(one ^ other), coder(one) ^ coder(other))
-    np.testing.assert_array_equal(LinearCode(mask)(one), coder(one) & mask)
+    np.testing.assert_array_equal(linear_code(mask)(one), coder(one) & mask)
 
 
 @pytest.mark.parametrize(("rows", "wide"), [(64, 1), (640, 10), (64 * 300, 2)])
@@ -152,7 +151,7 @@ def test_what_is_no_element_of_the_subgroup_is_refused():
 def test_keys_differ_even_where_both_elements_of_a_pair_give_the_same_one(monkeypatch):
     """If both sums of a pair were one element, the two keys would still be two."""
     one = sodium().crypto_scalarmult_ed25519_base_noclamp((5).to_bytes(32, "little"))
-    monkeypatch.setattr(base_transfer, "_hash_to_point", lambda *_: one)
+    monkeypatch.setattr(oblivious, "_hash_to_point", lambda *_: one)
     twice = np.frombuffer(one + one, np.uint8).reshape(1, 2, 32)
     first, second = TransferSender(CONTEXT, Stream.fresh()).keys(twice, "bank")[0]
     assert first != second
@@ -162,7 +161,7 @@ def test_an_element_that_cancels_the_hash_is_refused():
     """The only pair whose product is the neutral element: its key would be known to everybody."""
     other = sodium().crypto_scalarmult_ed25519_base_noclamp((5).to_bytes(32, "little"))
     neutral = (1).to_bytes(32, "little")
-    known = sodium().crypto_core_ed25519_sub(neutral, base_transfer._hash_to_point(CONTEXT, 0, 0, other))
+    known = sodium().crypto_core_ed25519_sub(neutral, oblivious._hash_to_point(CONTEXT, 0, 0, other))
     pair = np.frombuffer(known + other, np.uint8).reshape(1, 2, 32)
     with raises(ProtocolError, "MS004", "bank"):
         TransferSender(CONTEXT, Stream.fresh()).keys(pair, "bank")
@@ -179,15 +178,15 @@ def test_an_element_that_cancels_the_hash_is_refused():
 )
 def test_two_contexts_have_no_key_and_no_value_in_common(run, asker, holder):
     """Whoever passes messages on between two runs gets keys and values that belong to neither."""
-    other = prf.run_context(run, asker, holder)
+    other = oblivious.run_context(run, asker, holder)
     assert len(other) == 32
     choice, offer = TransferReceiver(other, [0, 1], Stream.fresh()), TransferSender(CONTEXT, Stream.fresh())
     pairs, keys = offer.keys(choice.points, "bank"), choice.keys(offer.point, "shop")
     assert not set(keys) & {key for pair in pairs for key in pair}
-    hashes, rows = prf.hash_keys(people(1, 2), bytes(32)), np.zeros((2, ROW_WORDS), dtype=np.uint64)
-    values = [prf._prf_values(context, hashes, rows) for context in (CONTEXT, other)]
+    hashes, rows = oblivious.hash_keys(people(1, 2), bytes(32)), np.zeros((2, ROW_WORDS), dtype=np.uint64)
+    values = [oblivious._prf_values(context, hashes, rows) for context in (CONTEXT, other)]
     assert (values[0] != values[1]).all()
-    np.testing.assert_array_equal(values[0], prf._prf_values(CONTEXT, hashes, rows))
+    np.testing.assert_array_equal(values[0], oblivious._prf_values(CONTEXT, hashes, rows))
 
 
 # --- the function
@@ -222,7 +221,7 @@ def people(*numbers):
 
 
 def challenge():
-    return Stream.fresh().bytes(prf.CHALLENGES * prf.CHALLENGE_BYTES)
+    return Stream.fresh().bytes(oblivious.CHALLENGES * oblivious.CHALLENGE_BYTES)
 
 
 def valued(values):
@@ -233,8 +232,8 @@ def valued(values):
 def test_both_sides_find_the_same_values_at_keys_of_the_list_and_nowhere_else(monkeypatch, size, piece):
     """Pieces do not matter."""
     if piece is not None:
-        monkeypatch.setattr(prf, "PIECE", piece)
-        monkeypatch.setattr(prf, "_KEYS_AT_ONCE", 7)
+        monkeypatch.setattr(oblivious, "PIECE", piece)
+        monkeypatch.setattr(oblivious, "_KEYS_AT_ONCE", 7)
         assert len(piece_sizes(size)) == 4
     asker, holder, _ = Transferred().run(people(*range(size)))
     asked = challenge()
@@ -256,13 +255,13 @@ def test_an_asker_that_guesses_keys_does_not_find_values_even_with_its_own_rows(
     """At a key that is not on its list, the asker's own rows give another value than the holder's."""
     asker, holder, listed = Transferred().run(people(*range(200)))
     others = people(*range(1000, 1400))
-    hashes = prf.hash_keys(others, listed.salt)
+    hashes = oblivious.hash_keys(others, listed.salt)
     rows = asker._mask_rows()[: listed.cells]
-    found = prf.KeyValueLookup(rows, listed.seed)(hashes[:, :2])
-    wrong = prf._prf_values(CONTEXT, hashes, found)
+    found = oblivious.KeyValueLookup(rows, listed.seed)(hashes[:, :2])
+    wrong = oblivious._prf_values(CONTEXT, hashes, found)
     # With all of the secret but one column at which a word of the code has a bit, it is still wrong.
-    missed = prf.KeyValueLookup(listed.rows[: listed.cells], listed.seed)(hashes[:, :2]) ^ hashes[:, 2:]
-    weights = bits(LinearCode(ALL)(missed)).sum(axis=1)
+    missed = oblivious.KeyValueLookup(listed.rows[: listed.cells], listed.seed)(hashes[:, :2]) ^ hashes[:, 2:]
+    weights = bits(linear_code(ALL)(missed)).sum(axis=1)
     assert weights.min() >= MIN_DISTANCE, "at least 128 bits of the secret decide the value"
     theirs = set(valued(holder.values(others)))
     assert not theirs & {value.tobytes() for value in wrong}
@@ -326,17 +325,17 @@ def test_the_sums_are_polynomials_of_the_standard_field(stream):
             a = a >> 1 ^ (a & 1) * (0xE1 << 120)
         return found
 
-    columns, asked = stream.uint64((3, 5 + prf.SUMS)), challenge()
-    found = prf._sum_columns(columns, asked)
-    for index in range(prf.CHALLENGES):
+    columns, asked = stream.uint64((3, 5 + oblivious.SUMS)), challenge()
+    found = oblivious._sum_columns(columns, asked)
+    for index in range(oblivious.CHALLENGES):
         cipher = Cipher(algorithms.AES(asked[16 * index : 16 * index + 16]), modes.CTR(bytes(16))).encryptor()
         point = int.from_bytes(cipher.update(bytes(16)), "big")
         for column, sums in zip(columns, found, strict=True):
-            data, value = column[: -prf.SUMS].astype("<u8").tobytes(), 0
+            data, value = column[: -oblivious.SUMS].astype("<u8").tobytes(), 0
             for start in range(0, len(data), 16):
                 value = times(value ^ int.from_bytes(data[start : start + 16].ljust(16, b"\0"), "big"), point)
             value = times(value, point)  # the block of lengths, which is taken off
-            veil = column[-prf.SUMS :][2 * index : 2 * index + 2].astype("<u8").tobytes()
+            veil = column[-oblivious.SUMS :][2 * index : 2 * index + 2].astype("<u8").tobytes()
             expected = value ^ int.from_bytes(veil, "big")
             assert sums[2 * index : 2 * index + 2].astype("<u8").tobytes() == expected.to_bytes(16, "big")
 

@@ -19,12 +19,11 @@ from colonnade.kinds.glm.losses import NAMES, family_for
 from colonnade.kinds.split import embedding_programs as embeddings
 from colonnade.message_schema import receive_message
 from colonnade.mpc.blinding import BlindingScalars
-from colonnade.protocols import agreement, session_messages
-from colonnade.protocols.agreement import EqualityComparison, PairwiseKeys
-from colonnade.protocols.align import dh_psi, private_join, programs as aligning
+from colonnade.protocols import rows as listing
+from colonnade.protocols.align import programs as aligning, tags as tagging
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.rows import agree_on_rows
+from colonnade.protocols.rows import EqualityComparison, PairwiseKeys, agree_on_rows
 from colonnade.protocols.session import RunResult
 from colonnade.tables import flag
 from colonnade.tables.columns import Number
@@ -82,7 +81,7 @@ def without_the_check(monkeypatch):
 def calls_all_equal(me, task):
     """A coordinator that compares nothing."""
     for owner in task.owners:
-        receive_message(me.link(owner), owner, session_messages.ROWS)
+        receive_message(me.link(owner), owner, listing.ROWS)
     for owner in task.owners:
         me.link(owner).send("rows-verdict", problem="")
 
@@ -134,13 +133,13 @@ def test_whoever_speaks_last_cannot_make_the_shares_cancel():
         PairwiseKeys.of(me, task.owners, task.committee.seats)
         salt, share = bytes(32), bytes(32)
         for peer in ("o0", "o1"):
-            me.link(peer).send("compared", commitment=agreement._commitment("o2", share, salt))
-            receive_message(me.link(peer), peer, session_messages.COMPARED)
-        seen = [receive_message(me.link(peer), peer, session_messages.COMPARED_SHARE)["share"] for peer in ("o0", "o1")]
+            me.link(peer).send("compared", commitment=listing._commitment("o2", share, salt))
+            receive_message(me.link(peer), peer, listing.COMPARED)
+        seen = [receive_message(me.link(peer), peer, listing.COMPARED_SHARE)["share"] for peer in ("o0", "o1")]
         fitting = reduce(xor, (int.from_bytes(each, "little") for each in seen)).to_bytes(32, "little")
         for peer in ("o0", "o1"):
             me.link(peer).send("compared-share", share=fitting, salt=salt)
-            receive_message(me.link(peer), peer, session_messages.ALIKE)
+            receive_message(me.link(peer), peer, listing.ALIKE)
 
     programs = {"o0": lambda me: owner(me, b"one list"), "o1": lambda me: owner(me, b"another"), "o2": rushing}
     ended, _ = run(task, programs | {COORDINATOR: lambda me: None})
@@ -186,13 +185,13 @@ def cheating_leader(monkeypatch, tell):
 
     def joins(me, tags, shares, at_least):
         for other, own in tags.items():
-            shares = shares ^ own.pads ^ private_join._receive_store(me, other, own.theirs)[own.tags]
-        rows, index = private_join._common(shares)
+            shares = shares ^ own.pads ^ aligning._receive_store(me, other, own.theirs)[own.tags]
+        rows, index = aligning._common(shares)
         for other, own in tags.items():
             told, names = tell(known["values"], rows, index) if other == "b" else (rows, index)
-            private_join._tell(me, other, own.tags[told], names)
+            aligning._tell(me, other, own.tags[told], names)
         me.link(COORDINATOR).send("common", count=len(rows))
-        return private_join.CommonMembers(rows, index)
+        return aligning.CommonMembers(rows, index)
 
     real_require = EqualityComparison.require
 
@@ -201,7 +200,7 @@ def cheating_leader(monkeypatch, tell):
             real_require(self, otherwise)
 
     monkeypatch.setattr(aligning, "_tags", tags_of)
-    monkeypatch.setattr(private_join, "leader_joins", joins)
+    monkeypatch.setattr(aligning, "leader_joins", joins)
     monkeypatch.setattr(EqualityComparison, "require", require)
 
 
@@ -256,7 +255,7 @@ def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, check
     cheating_leader(monkeypatch, tell)
     if not checked:  # as it was before: nothing is compared, and an owner says at once that it never sent a tag
         without_the_check(monkeypatch)
-        real = private_join.receive_matches
+        real = aligning.receive_matches
 
         def receive_matches(me, joiner, tags):
             found = real(me, joiner, tags)
@@ -264,7 +263,7 @@ def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, check
                 raise ProtocolError(f"{joiner} named people that {me.name} never sent")
             return found
 
-        monkeypatch.setattr(private_join, "receive_matches", receive_matches)
+        monkeypatch.setattr(aligning, "receive_matches", receive_matches)
     for holds in (False, True):
         extra = ["victim"] if holds else ["somebody"]
         lists = lists_of(a=[*COMMON, "victim"], b=[*COMMON, *extra, "x"], c=[*COMMON, "y", "z"])
@@ -281,21 +280,21 @@ def mixes_up(monkeypatch, victim, common):
     Under the tag of the victim it stores the share of somebody common, and under that of the common one the share of
     the victim: if the leader holds the victim and luck has it, the common one is told to match by the victim's tag.
     """
-    real_answer, real_shares = dh_psi._answer, private_join.zero_shares
+    real_answer, real_shares = tagging._answer, aligning.zero_shares
 
     def answer(me, peer, secret, size):
         if me.name != "b":
             real_answer(me, peer, secret, size)
             return
-        points = dh_psi._received(me, peer, "blinded", size)
+        points = tagging._received(me, peer, "blinded", size)
         me.link(peer).send("blinded twice", points=np.roll(secret.multiply(points, peer), 1, axis=0))
 
     def shares(me, keys, secrets):
         swapped = {victim: common, common: victim}
         return real_shares(me, [swapped.get(key, key) if me.name == "b" else key for key in keys], secrets)
 
-    monkeypatch.setattr(dh_psi, "_answer", answer)
-    monkeypatch.setattr(private_join, "zero_shares", shares)
+    monkeypatch.setattr(tagging, "_answer", answer)
+    monkeypatch.setattr(aligning, "zero_shares", shares)
 
 
 @pytest.mark.parametrize("own_blinds", [True, False])
@@ -311,7 +310,7 @@ def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_bli
             "generate",
             classmethod(lambda cls, count, stream: cls(fresh(cls, 1, stream)._scalars * count)),
         )
-    real, matched = private_join.receive_matches, []
+    real, matched = aligning.receive_matches, []
 
     def spy(me, joiner, own):
         found = real(me, joiner, own)
@@ -319,7 +318,7 @@ def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_bli
             matched.append(len(found.rows))
         return found
 
-    monkeypatch.setattr(private_join, "receive_matches", spy)
+    monkeypatch.setattr(aligning, "receive_matches", spy)
     learned = {}
     for held in ("victim", "somebody"):
         matched.clear()
@@ -375,7 +374,7 @@ def test_a_hidden_alignment_does_not_find_wrong_slots():
 )
 def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatch, scene, who, message, field, changed):
     """Also if it agrees with everybody about what was told: the others compare with each other too."""
-    real = agreement.compare_digests
+    real = listing.compare_digests
 
     def agrees_with_everybody(me, everyone, heard, what):
         if me.name != who:
@@ -383,7 +382,7 @@ def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatc
             return
         for name in everyone:
             if name != who:
-                me.link(name).send("heard-alike", **receive_message(me.link(name), name, session_messages.HEARD_ALIKE))
+                me.link(name).send("heard-alike", **receive_message(me.link(name), name, listing.HEARD_ALIKE))
 
     for programs in (exchange, embeddings):
         monkeypatch.setattr(programs, "compare_digests", agrees_with_everybody)

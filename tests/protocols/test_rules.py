@@ -9,10 +9,10 @@ import pytest
 
 from colonnade import versions
 from colonnade.errors import ProtocolError
+from colonnade.mpc import oblivious
 from colonnade.mpc.fixed_point import functions, masks
-from colonnade.mpc.oblivious import prf
 from colonnade.mpc.pseudorandom_sharing import CommonKeys
-from colonnade.protocols import compatibility, session_messages
+from colonnade.protocols import compatibility, session
 from colonnade.tables import cell_parsing, dates, dates as days, keys
 from tests.support.errors import raises, refused
 
@@ -48,7 +48,7 @@ def test_rules_are_the_same_with_every_version() -> None:
     compatibility._digest.cache_clear()  # another test may have run a study under other rules
     found = compatibility.compatibility_record("bank", aligns=True)
     assert dict(one.split("=") for one in found["rules"].split()) == DIGESTS
-    session_messages.READY.check(found, "bank")
+    session.READY.check(found, "bank")
     assert set(compatibility._MEANING) == set(DIGESTS)
     # Everybody tells the rules that it applies.
     assert compatibility.compatibility_record("coordinator", aligns=True)["rules"] == of_coordinator()["rules"]
@@ -75,7 +75,7 @@ CHANGED = {
     "another first guess": ("masked", [(functions, "_LINE", 2.9)]),
     "no sharing of zero": ("masked", [(CommonKeys, "add_zero", lambda self, target, degree: None)]),
     "another stream": ("masked", [(CommonKeys, "pair_stream", lambda self, dealer, seat: self._between[seat, dealer])]),
-    "other pieces": ("transfers", [(prf, "PIECE", 1 << 10)]),
+    "other pieces": ("transfers", [(oblivious, "PIECE", 1 << 10)]),
 }
 
 

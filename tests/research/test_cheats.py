@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from colonnade.errors import PeerLost, PeerStopped, ShareError
 from colonnade.message_schema import Integer, MessageSchema, receive_message
 from colonnade.mpc import Shares
-from colonnade.mpc.verification import bit_products, claims, input_ranges, transcript
+from colonnade.mpc.verification import bit_products, claims, input_proofs, transcript
 from research.__main__ import app
 from research.cheats import equivocation, known, trials
 from research.cheats.catalogue import CHEATS
@@ -81,7 +81,7 @@ def test_the_games_notice_a_proof_of_bounds_that_does_not_look_at_sums_of_bits(m
     """The liar makes every equation true modulo every prime: only that its bits are large gives it away."""
     cheat = "a number a thousand times its bound, with squares and bits modulo every prime"
     assert row("proof of bounds", cheat, trials=1).caught == 1
-    monkeypatch.setattr(input_ranges.InputRanges, "window", property(lambda self: (-(2**999), 2**999)))
+    monkeypatch.setattr(input_proofs.InputRanges, "window", property(lambda self: (-(2**999), 2**999)))
     assert row("proof of bounds", cheat, trials=1).missed == 1
 
 

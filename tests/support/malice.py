@@ -27,7 +27,7 @@ from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
 from colonnade.privacy import Trust
 from colonnade.protocols.joint_sum.declaration import PartialSums
-from colonnade.protocols.lanes import head
+from colonnade.protocols.lanes import lane as laning
 from colonnade.protocols.lanes.lane import LanePlan
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
@@ -360,9 +360,9 @@ def _lanes() -> Scene:
         return IdleCrew(PartialSums(3, own, shares))
 
     def owner(name: str) -> Program:
-        return lambda me: head.owner(me, laned, moments, crew(name), lambda spread, pulse: [5, 4])
+        return lambda me: laning.owner(me, laned, moments, crew(name), lambda spread, pulse: [5, 4])
 
-    coordinator = {COORDINATOR: lambda me: head.coordinator(me, laned, moments, crew(COORDINATOR))}
+    coordinator = {COORDINATOR: lambda me: laning.coordinator(me, laned, moments, crew(COORDINATOR))}
     return Scene(task, {name: owner(name) for name in task.owners} | coordinator)
 
 
@@ -381,7 +381,7 @@ def _fixed() -> Scene:
         hand, engine = me.engine, FixedPointEngine(me.engine, 12)
         shares = hand.deal(values) if hand.name == "n0" else hand.receive("n0", values.shape)
         number = engine.from_shares(shares, (1 << 20) - 1)
-        found = engine.multiply(engine.below(number, engine.shift(number, 1)), number)
+        found = engine.multiply(engine.negative(engine.subtract(number, engine.shift(number, 1))), number)
         hand.send_opening(found.shares, hand.committee.seats)
         opened = hand.receive_opening(values.shape, degree=found.shares.degree, bound=found.bound, own=found.shares)
         if hand.name == "n0":

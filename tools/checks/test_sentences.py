@@ -19,7 +19,7 @@ PLANNED = {
     "kinds/synthesis/mixture/components.py", "kinds/synthesis/mixture/learners.py",
     "kinds/synthesis/mixture/warm_start.py", "kinds/synthesis/mixture/task.py", "kinds/tables/task.py",
     "kinds/tables/stages.py", "protocols/align/task.py", "protocols/cost.py", "protocols/message_task.py",
-    "protocols/moments/sensitivity.py", "protocols/moments/task.py", "protocols/committee_task.py",
+    "protocols/moments/task.py", "protocols/committee_task.py",
     "protocols/task.py",
 }  # fmt: skip
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
@@ -31,18 +31,18 @@ ALONE = {
 """Modules about files, members, limits and addresses, before a study begins or beside it: they know of no table."""
 NAMES = {
     "COORDINATOR", "NO_RESULT", "who", "event.name", "joiner", "kind", "me.name", "name", "owner", "peer", "self.name",
-    "self.task.speaker", "sender", "task.active", "first", "messages.WAITING.kind", "', '.join(about)",
+    "self.task.speaker", "sender", "task.active", "first", "WAITING.kind", "', '.join(about)",
     "', '.join(beyond)", "', '.join(seats)", "certificate.name", "field", "hub", "hub_name", "lost", "message.kind",
     "opener", "peer.name", "self._name", "self._peer.name", "self.kind", "self.peer", "self.sender", "source", "verb",
     "seat", "sanitize(got, _LONGEST_KIND)", "', '.join(task.owners)", "', '.join((key.name for key in task.keys))",
 }  # fmt: skip
 """Who, and which message: names of participants, events, messages and keys."""
 PUBLIC = {
-    "protocols/agreement.py": {"otherwise", "what"},  # fixed sentences, and which numbers were to be the same
+    "protocols/rows.py": {"otherwise", "what"},  # fixed sentences, and which numbers were to be the same
     "protocols/align/fuzzy.py": {"CANDIDATES_AT_MOST", "similarity"},
     "protocols/align/programs.py": {"after", "task.at_least"},  # what was spent: a fixed sentence
     "protocols/lanes/arbiter.py": {"MOST_ATTEMPTS", "MOST_LOST", "what"},  # fixed numbers and sentences
-    "protocols/lanes/workers.py": {"self._engine.name"},
+    "protocols/lanes/lane.py": {"self._engine.name"},
     "protocols/compatibility.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "kinds/glm/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},

@@ -25,8 +25,8 @@ _NEW = "colonnade.kinds.split.embedding_task:NewEmbeddingTask"
 _ADAPTIVE = "colonnade.kinds.split.adaptive_task:AdaptiveTask"
 _SKETCH = "colonnade.kinds.sketch.model:SketchTask"
 
-_NORMAL = "colonnade.protocols.moments.sensitivity:normal_release"
-_LAPLACE = "colonnade.protocols.moments.sensitivity:laplace_release"
+_NORMAL = "colonnade.protocols.moments.task:normal_release"
+_LAPLACE = "colonnade.protocols.moments.task:laplace_release"
 
 _SECOND_MOMENTS = Links(
     (
@@ -38,7 +38,7 @@ _SECOND_MOMENTS = Links(
     (
         "colonnade.privacy.sensitivity.moments:moments_sensitivity",
         "colonnade.privacy.sensitivity.moments:changed_columns_sensitivity",
-        "colonnade.protocols.moments.sensitivity:normal_release",
+        "colonnade.protocols.moments.task:normal_release",
     ),
     (
         "tests/privacy/test_sensitivity.py::test_moments_move_no_further_than_claimed",
@@ -51,7 +51,7 @@ _HIDDEN_MOMENTS = Links(
         "moments-sensitivity#3-one-row-replaced-2-not-2",
         "hidden-members#3-how-far-the-release-moves|Theorem 1",
     ),
-    ("colonnade.protocols.moments.sensitivity:MomentsBounds.changed",),
+    ("colonnade.protocols.moments.task:MomentsBounds.changed",),
     ("tests/protocols/moments/test_moments.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",),
 )
 _GROUPS = Links(
@@ -70,7 +70,7 @@ _HIDDEN_GROUPS = Links(
         "functional-sensitivity#7-groups-of-columns|Theorem (one row's groups replaced)",
         "hidden-members#3-how-far-the-release-moves|Theorem 2",
     ),
-    ("colonnade.protocols.moments.sensitivity:MomentsBounds.replaced_l1",),
+    ("colonnade.protocols.moments.task:MomentsBounds.replaced_l1",),
     (
         "tests/protocols/moments/test_moments.py::test_a_row_that_disappears_may_move_more_than_one_that_is_replaced",
         "tests/protocols/moments/test_moments.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",
@@ -82,8 +82,8 @@ _SCALES = Links(
         "functional-sensitivity#8-one-partys-columns-and-parties-that-name-their-own-noise|Theorem",
     ),
     (
-        "colonnade.protocols.moments.sensitivity:MomentsBounds.added_l1",
-        "colonnade.protocols.moments.sensitivity:MomentsBounds.replaced_l1",
+        "colonnade.protocols.moments.task:MomentsBounds.added_l1",
+        "colonnade.protocols.moments.task:MomentsBounds.replaced_l1",
         "colonnade.protocols.moments.task:with_own_budgets",
     ),
     (
@@ -96,7 +96,7 @@ _HIDDEN_SCALES = Links(
         "functional-sensitivity#5-several-scales",
         "hidden-members#3-how-far-the-release-moves|Theorem 2",
     ),
-    ("colonnade.protocols.moments.sensitivity:MomentsBounds.replaced_l1",),
+    ("colonnade.protocols.moments.task:MomentsBounds.replaced_l1",),
     ("tests/protocols/moments/test_moments.py::test_every_record_moves_the_entries_of_all_scales",),
 )
 _FIXED = "fixed-batches#theorem"

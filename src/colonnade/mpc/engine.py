@@ -12,17 +12,24 @@ from dataclasses import replace
 import numpy as np
 
 from colonnade.errors import NO_RESULT, PeerLost, ShareError
-from colonnade.message_schema import receive_message
-from colonnade.mpc import messages, opened_values
+from colonnade.message_schema import FixedBytes, Integer, ItemList, MessageSchema, receive_message
+from colonnade.mpc import messages
 from colonnade.mpc.committee import Committee, PeerLink, Shares
 from colonnade.mpc.messages import pack, unpack
 from colonnade.mpc.pseudorandom_sharing import CommonKeys
-from colonnade.mpc.replicated_sharing import REPLICATED_SEATS, split_replicated
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
-from colonnade.mpc.shamir import DealingFunction, deal_shares, evaluate_at, inconsistent_shares, reconstruct
+from colonnade.mpc.shamir import (
+    REPLICATED_SEATS,
+    DealingFunction,
+    deal_shares,
+    evaluate_at,
+    inconsistent_shares,
+    reconstruct,
+    split_replicated,
+)
 from colonnade.mpc.verification.claims import ShareClaims
 from colonnade.mpc.verification.transcript import PublicValue, TranscriptAgreement
-from colonnade.randomness import Stream, new_key
+from colonnade.randomness import KEY_BYTES, Stream, new_key
 
 
 class ShareEngine:
@@ -135,10 +142,8 @@ class ShareEngine:
 
     def receive_coin(self) -> Stream:
         """The coins that the seats tell a participant without a seat; all seats must tell the same."""
-        keys = {
-            seat: receive_message(self.links[seat], seat, messages.TOLD_COIN_MESSAGE)["key"]
-            for seat in self.committee.seats
-        }
+        due = MessageSchema("told-coin", key=FixedBytes(KEY_BYTES))
+        keys = {seat: receive_message(self.links[seat], seat, due)["key"] for seat in self.committee.seats}
         if len(set(keys.values())) > 1:
             raise ShareError(
                 f"the seats told {self.name} different coins, as one of them does not follow the "
@@ -228,8 +233,10 @@ class ShareEngine:
                 return Shares(self.system.uniform(tuple(shape), stream), degree)
         due, link = tuple(shape), self.links[dealer]
         if drawn:
-            seed = receive_message(link, dealer, messages.seed_message(due))["seed"]
-            return Shares(self.system.uniform(due, Stream(seed)), degree)
+            sides = ItemList(*(Integer(side, side) for side in due))
+            seeded = MessageSchema("share", shape=sides, seed=FixedBytes(KEY_BYTES))
+            stream = Stream(receive_message(link, dealer, seeded)["seed"])
+            return Shares(self.system.uniform(due, stream), degree)
         words = receive_message(link, dealer, messages.residues_message("share", due, len(self.system.primes)))["words"]
         return Shares(unpack(words, shape, self.system, dealer), degree)
 
@@ -381,6 +388,13 @@ class ShareEngine:
         self._check_left(degree)
         return shares
 
+    def _interpolated(self, shares: Mapping[str, Residues], degree: int, *, digits: bool = False) -> Residues:
+        points = {self.committee.point(seat): values for seat, values in shares.items()}
+        try:
+            return reconstruct(self.system, points, degree, digits=digits)
+        except ShareError:
+            raise inconsistent_shares(list(shares)) from None
+
     def _drop_seat(self, seat: str, degree: int, error: PeerLost) -> None:
         """Note that a seat is lost; raise the error if the study or this opening needs that seat."""
         if error.spare != seat or len(self.committee.seats) == self.committee.required_seats(degree):
@@ -397,17 +411,27 @@ class ShareEngine:
                 f"opening takes {enough}; the study cannot go on [PE003]"
             )
 
-    def _interpolated(self, shares: Mapping[str, Residues], degree: int, *, digits: bool = False) -> Residues:
-        points = {self.committee.point(seat): values for seat, values in shares.items()}
-        try:
-            return reconstruct(self.system, points, degree, digits=digits)
-        except ShareError:
-            raise inconsistent_shares(list(shares)) from None
-
     def send_opened(self, values: Integers, to: Sequence[str]) -> None:
         """Send opened values to the participants in ``to``, who did not take part in the opening."""
-        opened_values.send_opened(values, [self.links[name] for name in to if name != self.name], self.system)
+        longest, flat = self._longest_opened, values.reshape(-1)
+        plain = values if values.dtype == np.int64 else [str(value).rjust(longest) for value in flat]
+        for name in to:
+            if name != self.name:
+                self.links[name].send("opened", values=plain)
 
     def receive_opened(self, opener: str, shape: Sequence[int], bound: int) -> Integers:
         """The values that ``opener`` opened, which must have this shape and be at most ``bound`` in magnitude."""
-        return opened_values.receive_opened(opener, self.links[opener], shape, bound, self.system)
+        narrow, due = bound < 2**63, tuple(shape)
+        values: Integers = receive_message(
+            self.links[opener], opener, messages.opened_message(due, None if narrow else self._longest_opened)
+        )["values"]
+        if not narrow:
+            values = np.array([int(value) for value in values], dtype=object).reshape(due)
+        if values.size and max(int(values.max()), -int(values.min())) > bound:
+            raise ShareError(f"{opener} told an opened value that is larger than any honest one could be [SH009]")
+        return values
+
+    @property
+    def _longest_opened(self) -> int:
+        """The length of the longest number as text: all are padded to it, so that no length depends on a value."""
+        return len(str(self.system.modulus)) + 1

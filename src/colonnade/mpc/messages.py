@@ -75,7 +75,12 @@ def unpack(words: PackedWords, shape: Sequence[int], system: ResidueSystem, send
     quarter = quarter_length(count)
     primes = len(system.primes)
     if is_small(count, system):
-        return _unpack_plain(words, system, sender).reshape(primes, *shape)
+        # Nearly always all are below half of the smallest prime, which is fast to check. If not: with half of p added,
+        # a residue is a number from 0 to p - 1, and a negative number read as unsigned is larger than that.
+        near = not words.size or max(int(words.max()), -int(words.min())) <= system.smallest_half
+        if not near and ((words + system.half_primes).view(np.uint32) >= system.prime_column).any():
+            raise ProtocolError(f"{sender} sent a number that is no residue [MS008]")
+        return words.astype(np.float64).reshape(primes, *shape)
     residues = np.empty((primes, count))
     numbers, spare = np.empty((4, quarter), dtype=np.uint32), np.empty(quarter, dtype=np.uint32)
     flat = numbers.reshape(-1)[:count]
@@ -104,16 +109,6 @@ def unpack_words(
         raise ProtocolError(f"{sender} sent a number that is no residue [MS007]")
 
 
-def _unpack_plain(numbers: PackedWords, system: ResidueSystem, sender: str) -> Residues:
-    """Residues that were sent unpacked."""
-    # Nearly always all are below half of the smallest prime, which is fast to check. If not: with half of p added, a
-    # residue is a number from 0 to p - 1, and a negative number read as unsigned is larger than that.
-    near = not numbers.size or max(int(numbers.max()), -int(numbers.min())) <= system.smallest_half
-    if not near and ((numbers + system.half_primes).view(np.uint32) >= system.prime_column).any():
-        raise ProtocolError(f"{sender} sent a number that is no residue [MS008]")
-    return numbers.astype(np.float64)
-
-
 def quarter_length(count: int) -> int:
     """How many words of each kind so many residues take."""
     return -(-count // 4)
@@ -127,25 +122,11 @@ WAVE = 1 << 21
 """At most about this many of them are on their way at a time."""
 
 
-def keys_message(count: int) -> MessageSchema:
-    """Keys that two seats, or the seats of a group, have in common."""
-    return MessageSchema("keys", keys=ItemList(*[FixedBytes(KEY_BYTES)] * count))
-
-
-def key_digests_message(count: int) -> MessageSchema:
-    """Digests of the keys of groups that two seats share, and the sender's promise for the first coin."""
-    return MessageSchema(
-        "key-digests", digests=ItemList(*[FixedBytes(KEY_BYTES)] * count), promise=FixedBytes(KEY_BYTES)
-    )
-
-
 _LOST = Integer(0, 2**7 - 1)
 COIN_MESSAGE = MessageSchema(
     "coin", secret=FixedBytes(KEY_BYTES), next=FixedBytes(KEY_BYTES), digest=FixedBytes(KEY_BYTES), lost=_LOST
 )
 """A secret that was promised, the promise for the next coin, a digest of what the sender has seen, and whom it lost."""
-TOLD_COIN_MESSAGE = MessageSchema("told-coin", key=FixedBytes(KEY_BYTES))
-"""The key of public coins, for a participant without a seat."""
 AGREE_MESSAGE = MessageSchema("agree", digest=FixedBytes(KEY_BYTES), lost=_LOST)
 """A digest of what the sender has seen, and which seats it has lost, as bits."""
 
@@ -154,11 +135,6 @@ AGREE_MESSAGE = MessageSchema("agree", digest=FixedBytes(KEY_BYTES), lost=_LOST)
 def residues_message(kind: str, shape: tuple[int, ...], primes: int) -> MessageSchema:
     """Residues of an array: a seat's "share", its share in an "opening", or "quotients" of opened numbers."""
     return MessageSchema(kind, words=packed_form(shape, primes))
-
-
-def seed_message(shape: tuple[int, ...]) -> MessageSchema:
-    """The seed from which a seat draws its share of an array."""
-    return MessageSchema("share", shape=ItemList(*(Integer(side, side) for side in shape)), seed=FixedBytes(KEY_BYTES))
 
 
 @lru_cache(_REMEMBERED)
@@ -173,13 +149,10 @@ def word_for(bits: int) -> type[np.uint32] | type[np.uint64]:
 
 
 @lru_cache(_REMEMBERED)
-def opened_message(shape: tuple[int, ...]) -> MessageSchema:
-    """Opened numbers of 64 bits."""
-    return MessageSchema("opened", values=ArrayForm(np.int64, shape))
-
-
-def wide_opened_message(shape: tuple[int, ...], longest: int) -> MessageSchema:
-    """Opened numbers of more bits, as texts of one length."""
+def opened_message(shape: tuple[int, ...], longest: int | None) -> MessageSchema:
+    """Opened numbers of 64 bits; or with ``longest`` characters, of more bits, as texts of one length."""
+    if longest is None:
+        return MessageSchema("opened", values=ArrayForm(np.int64, shape))
     return MessageSchema("opened", values=ItemList(*[TextForm(longest, " *-?[0-9]+")] * prod(shape)))
 
 

@@ -19,12 +19,11 @@ from math import prod
 import numpy as np
 
 from colonnade.errors import NO_RESULT, ShareError
-from colonnade.message_schema import receive_message
-from colonnade.mpc import messages
+from colonnade.message_schema import FixedBytes, ItemList, MessageSchema, receive_message
 from colonnade.mpc.committee import Committee, PeerLink
 from colonnade.mpc.residues import FEW, Residues
 from colonnade.mpc.shamir import lagrange_weights
-from colonnade.randomness import Stream, new_key
+from colonnade.randomness import KEY_BYTES, Stream, new_key
 
 KeyGroup = tuple[str, ...]
 
@@ -32,10 +31,6 @@ KeyGroup = tuple[str, ...]
 def key_groups(committee: Committee) -> list[KeyGroup]:
     """All groups of the committee, in a fixed order."""
     return list(combinations(committee.seats, len(committee.seats) - committee.threshold))
-
-
-def _key_digest(key: bytes) -> bytes:
-    return sha256(b"same key" + key).digest()
 
 
 class CommonKeys:
@@ -67,19 +62,25 @@ class CommonKeys:
             links[peer].send("keys", keys=[pairs[peer], *(key for group, key in keys.items() if peer in group)])
         for peer in committee.seats[:place]:
             due = [group for group in key_groups(committee) if group[0] == peer and name in group]
-            pairs[peer], *found = receive_message(links[peer], peer, messages.keys_message(len(due) + 1))["keys"]
+            form = MessageSchema("keys", keys=ItemList(*[FixedBytes(KEY_BYTES)] * (len(due) + 1)))
+            pairs[peer], *found = receive_message(links[peer], peer, form)["keys"]
             keys.update(zip(due, found, strict=True))
         return cls(name, committee, keys, pairs)
 
     def verify(self, links: Mapping[str, PeerLink], promise: bytes) -> dict[str, bytes]:
         """See that all members of a group have the same key, by digests; returns what the others promise: one round."""
         others = [seat for seat in self.committee.seats if seat != self.name]
-        shared = {peer: [_key_digest(key) for group, key in self._keys.items() if peer in group] for peer in others}
+        shared = {
+            peer: [sha256(b"same key" + key).digest() for group, key in self._keys.items() if peer in group]
+            for peer in others
+        }
         for peer in others:
             links[peer].send("key-digests", digests=shared[peer], promise=promise)
         promises = {}
         for peer in others:
-            told = receive_message(links[peer], peer, messages.key_digests_message(len(shared[peer])))
+            digests = ItemList(*[FixedBytes(KEY_BYTES)] * len(shared[peer]))
+            due = MessageSchema("key-digests", digests=digests, promise=FixedBytes(KEY_BYTES))
+            told = receive_message(links[peer], peer, due)
             if list(told["digests"]) != shared[peer]:
                 raise ShareError(
                     f"{self.name} and {peer} were given different keys where all members of a group must have the "
@@ -102,11 +103,11 @@ class CommonKeys:
 
     def share_of_sum(self, parts: Iterator[Residues]) -> Residues:
         """This seat's share of the sum over all groups; ``parts`` are the numbers of this seat's groups, in order."""
-        out: Residues | None = None
-        for part, weight in zip(parts, self.weights, strict=True):
-            term = part * weight.reshape(-1, *[1] * (part.ndim - 1))
-            out = term if out is None else np.add(out, term, out=out)
-        assert out is not None  # noqa: S101 - every seat is in a group
+        weighted = zip(parts, self.weights, strict=True)
+        terms = (part * weight.reshape(-1, *[1] * (part.ndim - 1)) for part, weight in weighted)
+        out = next(terms)  # every seat is in a group
+        for term in terms:
+            out += term
         return self.system.reduce(out)
 
     def random(self, shape: tuple[int, ...]) -> Residues:
@@ -156,12 +157,10 @@ class CommonKeys:
 
     def _zero_few(self, shape: tuple[int, ...], powers: int, streams: Sequence[Stream]) -> Residues:
         """The same for few numbers, all powers at once: in a protocol with rounds, calls cost more than numbers."""
-        system, total = self.system, None
+        system, total = self.system, np.zeros((len(self.system.primes), prod(shape)))
         for factors, stream in zip(self._zero_factors(powers), streams, strict=True):
             drawn = system.uniform((powers, prod(shape)), stream)
-            part = np.matmul(factors[:, None, :], drawn)[:, 0]  # as in add_zero, all sum up to less than 2^48
-            total = part if total is None else np.add(total, part, out=total)
-        assert total is not None  # noqa: S101 - every seat is in a group
+            total += np.matmul(factors[:, None, :], drawn)[:, 0]  # as in add_zero, all sum up to less than 2^48
         return system.reduce(total).reshape(len(total), *shape)
 
     def _read(self, seen: bytes | None) -> list[Stream]:

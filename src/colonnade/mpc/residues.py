@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc.accelerator.device import Accelerator
-from colonnade.mpc.accelerator.selection import abandon_device, current_device, is_worthwhile, offload_product
+from colonnade.mpc.accelerator import Accelerator, abandon_device, current_device, is_worthwhile, offload_product
 from colonnade.randomness import Stream
 
 Residues = NDArray[np.float64]
@@ -35,13 +34,11 @@ PRIMES = tuple(2**22 - d for d in (3, 17, 27, 33, 57, 87, 105, 113, 117, 123, 13
 BLOCK_ROWS = 2048
 CHUNK = 1 << 15
 """Streams are read this many residues at a time: those that are too large are drawn again after each chunk."""
-_NEARLY = 2.0**-40
 LIMB = 22
 AT_ONCE = 29
 """Numbers of at most this many bits, times a residue, are exact as floats."""
 SPREAD = 1 << 14
 """Constants for arrays with at most this many numbers are stored at full size."""
-_LIMB_MASK = 2**LIMB - 1
 FEW = 1 << 16
 """Arrays of at most this many residues are computed for all primes at once: the calls cost more than the numbers."""
 
@@ -77,7 +74,7 @@ class ResidueSystem:
 
     def to_residues(self, values: Integers) -> Residues:
         """The residues, read-only, of signed integers (int64, object, or float64 without fractions)."""
-        if values.dtype == np.float64 and (not values.size or _max_magnitude(values) < self.primes[-1] // 2):
+        if values.dtype == np.float64 and max(values.max(initial=0), -values.min(initial=0)) < self.primes[-1] // 2:
             return np.broadcast_to(values, (len(self.primes), *values.shape))
         whole = values.astype(np.int64) if values.dtype == np.float64 else values
         if whole.dtype == np.int64 and whole.size * len(self.primes) <= FEW:
@@ -99,20 +96,20 @@ class ResidueSystem:
             return _constant(self.primes, value, len(shape))
         return _constant_array(self.primes, value, shape)
 
-    def unreduced(self, values: NDArray[np.uint64], bits: int, power: int = 0) -> NDArray[np.float64]:
-        """Numbers of ``bits`` bits, divided by 2^power modulo every prime; not reduced, but below 2^50.
+    def unreduced(self, values: NDArray[np.uint64], bits: int) -> NDArray[np.float64]:
+        """Numbers of ``bits`` bits modulo every prime; not reduced, but below 2^50.
 
         Long numbers are cut into limbs of 22 bits, and a small matrix product puts these together.
         """
         whole = values.view(np.int64)
         if bits <= AT_ONCE:
-            return _powers(self.primes, 1, power) * whole.astype(np.float64)
-        limbs = [(whole >> shift if shift else whole) & _LIMB_MASK for shift in range(0, bits, LIMB)]
-        return self.unreduced_from_limbs(np.array(limbs, dtype=np.float64), power)
+            return _powers(self.primes, 1) * whole.astype(np.float64)
+        limbs = [(whole >> shift if shift else whole) & (2**LIMB - 1) for shift in range(0, bits, LIMB)]
+        return self.unreduced_from_limbs(np.array(limbs, dtype=np.float64))
 
-    def unreduced_from_limbs(self, limbs: NDArray[np.float64], power: int = 0) -> NDArray[np.float64]:
-        """Numbers given as limbs of 22 bits, the lowest first, divided by 2^power modulo every prime; not reduced."""
-        return _powers(self.primes, len(limbs), power) @ limbs
+    def unreduced_from_limbs(self, limbs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Numbers given as limbs of 22 bits, the lowest first, modulo every prime; not reduced."""
+        return _powers(self.primes, len(limbs)) @ limbs
 
     def to_integers(self, residues: Residues, bound: int) -> Integers:
         """The signed integers from -bound to bound that have these residues, found digit by digit (Garner).
@@ -126,7 +123,7 @@ class ResidueSystem:
         size = np.zeros(residues.shape[1:])
         weight = 1
         for index, digit in enumerate(self._digits(residues)):
-            step = _wrap_int64(weight) if narrow else weight
+            step = np.int64((weight + 2**63) % 2**64 - 2**63) if narrow else weight
             whole = digit.astype(np.int64)
             value = value + (whole if narrow else whole.astype(object)) * step
             size += digit * float(weight)
@@ -195,9 +192,10 @@ class ResidueSystem:
         enough to find q. The rest is exact in integer arithmetic modulo 2^64.
         """
         flat = digits.reshape(len(self.primes), -1)
-        multiples = _round_multiples(self._reciprocals @ flat)
-        low: NDArray[np.uint64] = self._cofactors @ flat.astype(np.int64).view(np.uint64)
-        low += multiples.astype(np.int64).view(np.uint64) * self._less_modulus
+        reciprocals, cofactors, less_modulus = self._low_word_factors
+        multiples = _round_multiples(reciprocals @ flat)
+        low: NDArray[np.uint64] = cofactors @ flat.astype(np.int64).view(np.uint64)
+        low += multiples.astype(np.int64).view(np.uint64) * less_modulus
         return low.reshape(digits.shape[1:])
 
     def low_bits(self, digits: Residues, bits: int) -> NDArray[np.float64]:
@@ -219,26 +217,16 @@ class ResidueSystem:
         low -= parts
         return low.reshape(digits.shape[1:])
 
-    def digit_factors(self, power: int, shape: tuple[int, ...]) -> Residues:
-        """Factors that turn digits of this shape into residues of the number divided by 2^power, if it is divisible."""
-        return _digit_factors(self.primes, power, broadcast_shape(shape))
-
     @cached_property
     def to_digits(self) -> list[int]:
         """Factors that turn residues into the digits that :meth:`low_word` reads."""
         return [inverse(self.modulus // prime % prime, prime) for prime in self.primes]
 
     @cached_property
-    def _reciprocals(self) -> NDArray[np.float64]:
-        return 1.0 / np.array(self.primes, dtype=np.float64)
-
-    @cached_property
-    def _cofactors(self) -> NDArray[np.uint64]:
-        return np.array([self.modulus // prime % 2**64 for prime in self.primes], dtype=np.uint64)
-
-    @cached_property
-    def _less_modulus(self) -> np.uint64:
-        return np.uint64(-self.modulus % 2**64)
+    def _low_word_factors(self) -> tuple[NDArray[np.float64], NDArray[np.uint64], np.uint64]:
+        """For each prime, its reciprocal and its cofactor modulo 2^64; and the negative modulus."""
+        cofactors = np.array([self.modulus // prime % 2**64 for prime in self.primes], dtype=np.uint64)
+        return 1.0 / np.array(self.primes, dtype=np.float64), cofactors, np.uint64(-self.modulus % 2**64)
 
     def inner(self, left: Residues, right: Residues) -> Residues:
         """Left' right modulo each prime, exactly: arrays (k, rows, a) and (k, rows, b) give an array (k, a, b).
@@ -328,9 +316,9 @@ def _constant(primes: tuple[int, ...], value: int, dimensions: int) -> Residues:
 
 
 @lru_cache(maxsize=256)
-def _digit_factors(primes: tuple[int, ...], power: int, shape: tuple[int, ...]) -> Residues:
-    modulus = prod(primes)
-    return constant_rows([centred(modulus // p * pow(2, -power, p), p) for p in primes], shape)
+def digit_factors(primes: tuple[int, ...], shape: tuple[int, ...]) -> Residues:
+    """Factors that turn digits of this shape, as :meth:`ResidueSystem.low_word` reads them, into residues."""
+    return constant_rows([centred(prod(primes) // p, p) for p in primes], broadcast_shape(shape))
 
 
 @lru_cache(maxsize=256)
@@ -339,9 +327,9 @@ def _moduli(primes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Residues, 
 
 
 @lru_cache(maxsize=1024)
-def _powers(primes: tuple[int, ...], count: int, power: int) -> Residues:
-    """For each prime, the powers of 2^22, each divided by 2^power."""
-    rows = [[centred(pow(2, LIMB * index - power, prime), prime) for index in range(count)] for prime in primes]
+def _powers(primes: tuple[int, ...], count: int) -> Residues:
+    """For each prime, the powers of 2^22."""
+    rows = [[centred(pow(2, LIMB * index, prime), prime) for index in range(count)] for prime in primes]
     return np.array(rows, dtype=np.float64)
 
 
@@ -350,7 +338,7 @@ def _round_multiples(parts: NDArray[np.float64]) -> NDArray[np.float64]:
     parts -= 0.125
     multiples = np.rint(parts)
     parts -= multiples
-    if parts.size and max(float(parts.max()), -float(parts.min())) > 0.125 + _NEARLY:
+    if parts.size and max(float(parts.max()), -float(parts.min())) > 0.125 + 2.0**-40:
         raise ShareError(
             "an opened value is larger than any honest one could be: somebody computed something else [SH006]"
         )
@@ -414,14 +402,6 @@ def words_to_residues(
     """The residues of words, which are larger than them by half of the prime; ``spare`` is overwritten."""
     np.subtract(words, np.uint32(prime // 2), out=spare)
     out[...] = spare.view(np.int32)
-
-
-def _max_magnitude(values: NDArray[np.float64]) -> float:
-    return max(float(values.max()), -float(values.min()))
-
-
-def _wrap_int64(weight: int) -> np.int64:
-    return np.int64((weight + 2**63) % 2**64 - 2**63)
 
 
 class ResidentRows:

@@ -1,4 +1,4 @@
-"""Shamir sharing over a residue system: computing with shares, and dealing them; sends no messages.
+"""Sharing over a residue system, on polynomials or in parts: computing with shares, and dealing them; sends nothing.
 
 A sharing of degree ``d`` among nodes 1..n is a polynomial that has the secret at 0. The secret and ``d`` of the
 shares determine all other shares. So a dealer draws ``d`` shares from seeds, sends the seeds instead of these shares,
@@ -8,6 +8,11 @@ The *word* of a residue x modulo p is x + (p - 1) / 2, a number from 0 to p - 1;
 is sent. Where the polynomials are lines, as with a threshold of 1, the shares of all seats follow from the word of
 the secret and the drawn word by additions, halvings and exact divisions of 32-bit integers. That takes half the
 memory of floats and no reduction, and gives the same shares (docs/theory/residues.md).
+
+Three seats that follow the protocol take parts, which is less to compute than a share on a line. A dealer splits each
+residue X into U + V. The seat that follows it draws U from the stream that both have, and the other seat is sent V.
+Each alone is uniform. The dealer knows X, U and V. From what every seat holds of two dealers, the three seats can
+compute numbers that add up to a product of theirs (docs/theory/parts.md).
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import NO_RESULT, ShareError
+from colonnade.mpc.committee import Committee
 from colonnade.mpc.messages import PackedWords, pack, pack_words, quarter_length
 from colonnade.mpc.residues import (
     CHUNK,
@@ -32,13 +38,13 @@ from colonnade.mpc.residues import (
     chunks,
     constant_rows,
     fill_uniform,
+    inverse,
     reduce,
     uniform_words,
     words_to_residues,
 )
 from colonnade.randomness import Stream
 
-PointNumbers = Sequence[int]
 Chunk = NDArray[np.float64]
 
 
@@ -57,7 +63,7 @@ def lagrange_weights(prime: int, known: tuple[int, ...], at: int) -> list[int]:
 
 
 def complete_shares(
-    system: ResidueSystem, secret: Residues, drawn: Mapping[int, Stream], nodes: PointNumbers
+    system: ResidueSystem, secret: Residues, drawn: Mapping[int, Stream], nodes: Sequence[int]
 ) -> dict[int, Residues]:
     """The shares of ``nodes``, for the polynomial with ``secret`` at 0 and numbers from streams at ``drawn``."""
     streams = list(drawn.values())
@@ -95,7 +101,7 @@ def _point_weights(system: ResidueSystem, index: int, points: tuple[int, ...], a
 
 
 def evaluate_at(
-    system: ResidueSystem, values: Sequence[Residues], points: PointNumbers, at: int, *, digits: bool = False
+    system: ResidueSystem, values: Sequence[Residues], points: Sequence[int], at: int, *, digits: bool = False
 ) -> Residues:
     """The value at ``at`` of the polynomial that has ``values`` at ``points``, as residues or as digits."""
     if values[0].size <= FEW:
@@ -254,3 +260,48 @@ def _divide(values: Numbers, divisor: int, prime: int, spare: Numbers) -> None:
     for _ in range(divisor - 1):
         spare += step
         np.minimum(values, spare, out=values)
+
+
+REPLICATED_SEATS = 3
+
+
+def neighbours(committee: Committee, seat: str) -> tuple[str, str]:
+    """The seat before this one, which it draws U from, and the seat after it, which sends it V."""
+    seats, place = committee.seats, committee.seats.index(seat)
+    return seats[place - 1], seats[(place + 1) % REPLICATED_SEATS]
+
+
+def split_replicated(
+    system: ResidueSystem, secret: Residues, drawn: Mapping[int, Stream], own: int | None, others: Sequence[int]
+) -> tuple[Residues | None, dict[int, PackedWords]]:
+    """V as residues, and as words for the one seat in ``others``; ``drawn`` has the stream of U."""
+    [stream], [other] = drawn.values(), others
+    if secret.size <= FEW:
+        rest = system.reduce(secret - system.uniform(secret.shape[1:], stream))
+        return rest, {other: pack(rest, system)}
+    count, primes = prod(secret.shape[1:]), system.primes
+    mine, sent = np.empty((len(primes), count)), np.empty((len(primes), 3 * quarter_length(count)), dtype=np.uint32)
+    row, scratch = np.zeros(4 * quarter_length(count), dtype=np.uint32), np.empty(CHUNK, dtype=np.uint32)
+    for prime, known, out, words in zip(primes, to_uint32_rows(secret), mine, sent, strict=True):
+        for start in range(0, count, CHUNK):
+            here = slice(start, min(count, start + CHUNK))
+            target = row[here]
+            spare = scratch[: target.size]
+            np.subtract(known[here], uniform_words(prime, target.size, stream), out=target)
+            # The word of V is X - 1 less the word of U, plus p once or twice if that is negative: then it is smallest.
+            target -= np.uint32(1)
+            np.add(target, np.uint32(prime), out=spare)
+            np.minimum(target, spare, out=target)
+            spare += np.uint32(prime)
+            np.minimum(target, spare, out=target)
+            words_to_residues(target, prime, out[here], spare)
+        pack_words(row, words)
+    return mine.reshape(secret.shape), {other: sent}
+
+
+def to_polynomial_share(system: ResidueSystem, values: Residues, point: int) -> Residues:
+    """A seat's part of a sum over three seats, as its share in a polynomial of degree 2 that has the sum at 0."""
+    out = np.empty(values.shape)
+    for prime, part, found in zip(system.primes, values, out, strict=True):
+        np.multiply(part, inverse(lagrange_weights(prime, (1, 2, 3), 0)[point - 1], prime), out=found)
+    return system.reduce(out)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.verification.claims import CLAIMED_ROWS, MOST_HELD
-from colonnade.mpc.verification.input_ranges import FEWEST_PRIMES, WINDOW_ROWS, InputRanges
+from colonnade.mpc.verification.input_proofs import FEWEST_PRIMES, WINDOW_ROWS, InputRanges
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.noise_laws import AdditiveNoise, LawName

@@ -17,21 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, blinding
+from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, blinding, oblivious
 from colonnade.mpc.fixed_point import functions
 from colonnade.mpc.fixed_point.arithmetic import BITS_AT_ONCE, NUMBERS_AT_ONCE
 from colonnade.mpc.fixed_point.functions import FLAT, GUARD
 from colonnade.mpc.fixed_point.masks import CHUNK, LONG_LIMB, MaskSource
 from colonnade.mpc.messages import BLOCK, WAVE
-from colonnade.mpc.oblivious import prf
-from colonnade.mpc.oblivious.base_transfer import TransferReceiver, TransferSender
-from colonnade.mpc.oblivious.prf import CODE_BITS
+from colonnade.mpc.oblivious import CODE_BITS, TransferReceiver, TransferSender
 from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
-from colonnade.mpc.replicated_sharing import split_replicated, to_polynomial_share
 from colonnade.mpc.residues import FEW, LIMB
+from colonnade.mpc.shamir import split_replicated, to_polynomial_share
 from colonnade.privacy.noise.local_mechanisms import Grid, round_rows
-from colonnade.protocols.align.dh_psi import key_for, keyed_hashes
-from colonnade.protocols.align.ot_psi import AT_WORK
+from colonnade.protocols.align.tags import AT_WORK, key_for, keyed_hashes
 from colonnade.protocols.iteration import assign_batches
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import digest as digest_of_ids
@@ -133,11 +130,11 @@ def _group() -> Iterator[Any]:
 def _transfers() -> Iterator[Any]:
     """Owners of ``ot`` that send in another order would wait for each other, or take one thing for another."""
     yield b"list; choices and offer; keys of pairs; asked, columns, challenge, sums; at work; hidden choices to all"
-    yield np.array([CODE_BITS, prf.CHALLENGES, prf.PIECE, AT_WORK], dtype="<i8")
-    yield np.array([sum(prf.piece_sizes(size)) for size in (0, 1, 1000, 100_000)], dtype="<i8")
-    yield prf.run_context(_KEY, "bank", "shop")
-    yield prf.hash_keys([text.encode() for text in _TEXTS], _KEY).astype("<u8")
-    yield prf.new_secret(Stream(_KEY)).astype("<u8")
+    yield np.array([CODE_BITS, oblivious.CHALLENGES, oblivious.PIECE, AT_WORK], dtype="<i8")
+    yield np.array([sum(oblivious.piece_sizes(size)) for size in (0, 1, 1000, 100_000)], dtype="<i8")
+    yield oblivious.run_context(_KEY, "bank", "shop")
+    yield oblivious.hash_keys([text.encode() for text in _TEXTS], _KEY).astype("<u8")
+    yield oblivious.new_secret(Stream(_KEY)).astype("<u8")
     choice, offer = TransferReceiver(_KEY, [0, 1], Stream(_KEY)), TransferSender(_KEY, Stream(_KEY))
     yield choice.points
     yield b"".join(choice.keys(offer.point, "bank"))

@@ -53,7 +53,6 @@ class CheckingCost:
     sent: float
 
 
-NO_CHECKS = CheckingCost(1.0, 1.0)
 CHECKS: Mapping[Inputs, CheckingCost] = {
     "unproven": CheckingCost(1.1, 1.02),
     "covert": CheckingCost(1.7, 1.02),
@@ -65,7 +64,7 @@ SECONDS_OF_SETTLEMENT = 0.05
 
 def checking_cost(trust: Trust) -> CheckingCost:
     """What the checks of a study with this trust cost."""
-    return CHECKS[trust.inputs] if trust.active else NO_CHECKS
+    return CHECKS[trust.inputs] if trust.active else CheckingCost(1.0, 1.0)
 
 
 class TotalLoad:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.residues import Integers
-from colonnade.mpc.verification.input_proofs import InputProofs
-from colonnade.mpc.verification.input_ranges import WINDOW_ROWS, ColumnGroup, InputRanges
+from colonnade.mpc.verification.input_proofs import WINDOW_ROWS, ColumnGroup, InputProofs, InputRanges
 from colonnade.privacy import Trust
 from colonnade.protocols.roles import Progress, Role
 from colonnade.randomness import Stream

@@ -22,14 +22,13 @@ MOST_ASKED = 1 << 13
 """People in one question; more are asked about in several."""
 PeoplePlaces = NDArray[np.int64]
 """Whom a question is about: places in the common list, each at most once."""
-RefusedFlags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class GateDecision:
     """Whom of a question an owner tells nothing about, and until when."""
 
-    refused: RefusedFlags
+    refused: NDArray[np.bool_]
     until: int = 0
     """Unix time at which it may answer again; 0 if nobody is refused."""
 

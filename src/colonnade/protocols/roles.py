@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import NO_RESULT, PeerLost, PrivacyError, ProtocolError, ShareError
-from colonnade.message_schema import receive_message
+from colonnade.message_schema import ArrayForm, FixedBytes, MessageSchema, receive_message
 from colonnade.mpc import Committee, PeerLink, ShareEngine, Shares
 from colonnade.mpc.residues import Integers, ResidueSystem
 from colonnade.privacy.events import Event, unwrap
-from colonnade.protocols import session_messages
 from colonnade.wire import TaskTally
 
 COORDINATOR = "coordinator"
@@ -223,7 +222,9 @@ class Role:
         for seat in self.engine.committee.seats:
             if seat in due and seat not in self.engine.lost:
                 try:
-                    found = receive_message(self._links[seat], seat, session_messages.RESULT)["digest"]
+                    found = receive_message(self._links[seat], seat, MessageSchema("result", digest=FixedBytes(32)))[
+                        "digest"
+                    ]
                 except PeerLost as error:
                     self.engine.continue_without(seat, error)
                     continue
@@ -267,9 +268,8 @@ class Role:
     def receive_message(self, peer: str, kind: str, size: int, bound: int) -> Integers:
         """Receive ``size`` integers of at most ``bound`` in magnitude, which a peer sends by :meth:`tell`."""
         with self.meter.phase("receive"):
-            values: Integers = receive_message(
-                self._links[peer], peer, session_messages.told_message(kind, size, bound)
-            )["values"]
+            due = MessageSchema(kind, values=ArrayForm(np.int64, (size,), -bound, bound))
+            values: Integers = receive_message(self._links[peer], peer, due)["values"]
         return values
 
     @property

@@ -5,13 +5,21 @@ that all owners have in common. The owners share a salt that the coordinator doe
 salted digests, from which it cannot find ids: nobody has both another owner's digest and the salt. The owners then
 compare among themselves too, without showing more than whether their lists are equal. If members are hidden, the
 owners' lists differ, and what is compared is which universe their slots belong to.
+
+How owners compare what they hold among themselves, so that they learn yes or no and nothing else: any two owners that
+talk to each other share a key. An owner's share is the sum (XOR) over its keys of a keyed hash of what it holds. If all
+hold the same, every hash occurs twice and the shares cancel; otherwise the shares of the honest owners are uniform. So
+whoever told different things to different owners learns that they differ and nothing else, and cannot make the sum come
+out: everybody commits to its share before it sees another's (``docs/theory/active-messages.md``).
+
+Numbers that all of some participants have seen anyway are compared more simply, by :func:`compare_digests`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
@@ -19,16 +27,126 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, ColonnadeError, StudyError
-from colonnade.message_schema import receive_message
-from colonnade.protocols import session_messages
-from colonnade.protocols.agreement import EqualityComparison, PairwiseKeys
+from colonnade.errors import CapacityError, ColonnadeError, DisagreementError, ProtocolError, StudyError
+from colonnade.message_schema import FixedBytes, Integer, MessageSchema, TextForm, receive_message
 from colonnade.protocols.roles import COORDINATOR, Role
 from colonnade.protocols.task import Task
-from colonnade.randomness import new_key
+from colonnade.randomness import KEY_BYTES, new_key
 from colonnade.sanitize import sanitize
 from colonnade.tables.keys import pack_ids
 from colonnade.tables.slots import RowSlots
+
+_PURPOSE = b"owners compare"  # keys may serve for other hashes too
+_SHARE_BYTES = _DIGEST_BYTES = 32
+_LONGEST_VERDICT = 500
+MOST_ROWS = 1 << 40
+
+SALT = MessageSchema("rows-salt", salt=FixedBytes(KEY_BYTES))
+"""The salt of digests of ids, from the first owner to the others."""
+ROWS = MessageSchema("rows", rows=Integer(0, MOST_ROWS), digest=FixedBytes(_DIGEST_BYTES))
+"""How many rows an owner has, and the salted digest of their ids."""
+VERDICT = MessageSchema("rows-verdict", problem=TextForm(_LONGEST_VERDICT))
+"""What is wrong with the rows, in one sentence, or nothing."""
+PAIR_KEY = MessageSchema("pair-key", key=FixedBytes(KEY_BYTES))
+"""A key that two owners have, and nobody else."""
+COMPARED = MessageSchema("compared", commitment=FixedBytes(_DIGEST_BYTES))
+"""The commitment to an owner's share of a comparison."""
+COMPARED_SHARE = MessageSchema("compared-share", share=FixedBytes(_SHARE_BYTES), salt=FixedBytes(KEY_BYTES))
+"""The share itself, with what opens the commitment."""
+ALIKE = MessageSchema("alike")
+"""An owner that judges tells those who do not that all hold the same."""
+HEARD_ALIKE = MessageSchema("heard-alike", digest=FixedBytes(_DIGEST_BYTES))
+"""A digest of what a participant was told, where all were to be told the same."""
+
+
+@dataclass(frozen=True)
+class PairwiseKeys:
+    """All owners, those of them that talk to everybody and judge, and the keys that this owner shares with others."""
+
+    owners: tuple[str, ...]
+    judges: tuple[str, ...]
+    keys: Mapping[str, bytes] = field(repr=False)
+
+    @classmethod
+    def of(cls, me: Role, owners: Sequence[str], seats: Sequence[str]) -> PairwiseKeys:
+        """Share a fresh key with every owner that this one talks to; without seats everybody talks to everybody."""
+        judges = tuple(owner for owner in owners if owner in seats) or tuple(owners)
+        peers = [name for name in owners if name != me.name and (me.name in judges or name in judges)]
+        here = owners.index(me.name)
+        keys = {peer: new_key() for peer in peers if here < owners.index(peer)}
+        for peer, key in keys.items():
+            me.link(peer).send("pair-key", key=key)
+        for peer in peers:
+            if peer not in keys:
+                keys[peer] = receive_message(me.link(peer), peer, PAIR_KEY)["key"]
+        return cls(tuple(owners), judges, keys)
+
+    def share(self, held: bytes) -> bytes:
+        """This owner's share, for what it holds."""
+        total = 0
+        for key in self.keys.values():
+            each = hashlib.blake2b(held, key=key, person=_PURPOSE, digest_size=_SHARE_BYTES)
+            total ^= int.from_bytes(each.digest(), "little")
+        return total.to_bytes(_SHARE_BYTES, "little")
+
+
+class EqualityComparison:
+    """One comparison: the commitment to the share leaves at once, the share itself in :meth:`show`."""
+
+    def __init__(self, me: Role, circle: PairwiseKeys, held: bytes) -> None:
+        self._me, self._circle = me, circle
+        self._judging = me.name in circle.judges
+        self._others = [name for name in circle.owners if name != me.name]
+        self._other_judges = [name for name in circle.judges if name != me.name]
+        self._share, self._salt = circle.share(held), new_key()
+        self._commitments: dict[str, bytes] = {}
+        for judge in self._other_judges:
+            me.link(judge).send("compared", commitment=_commitment(me.name, self._share, self._salt))
+
+    def show(self) -> None:
+        """Show the own share to those who judge; one who judges itself waits until every other share is settled."""
+        if self._judging:
+            for name in self._others:
+                self._commitments[name] = receive_message(self._me.link(name), name, COMPARED)["commitment"]
+        for judge in self._other_judges:
+            self._me.link(judge).send("compared-share", share=self._share, salt=self._salt)
+
+    def require(self, otherwise: str) -> None:
+        """Go on if all owners hold the same; else every honest judge stops the study with the sentence given."""
+        if not self._judging:
+            for judge in self._circle.judges:
+                receive_message(self._me.link(judge), judge, ALIKE)
+            return
+        total = int.from_bytes(self._share, "little")
+        for name in self._others:
+            shown = receive_message(self._me.link(name), name, COMPARED_SHARE)
+            if _commitment(name, shown["share"], shown["salt"]) != self._commitments[name]:
+                raise ProtocolError(f"{name} sent another share in 'compared-share' than it had committed to [MS009]")
+            total ^= int.from_bytes(shown["share"], "little")
+        if total:
+            raise DisagreementError(otherwise)
+        for name in self._others:
+            if name not in self._circle.judges:
+                self._me.link(name).send("alike")
+
+
+def compare_digests(me: Role, everyone: Sequence[str], heard: bytes, what: str) -> None:
+    """Stop unless all of ``everyone`` heard the same; only a digest travels, of numbers that all of them may know."""
+    own = hashlib.sha256(heard).digest()
+    others = [name for name in everyone if name != me.name]
+    for name in others:
+        me.link(name).send("heard-alike", digest=own)
+    answers = [receive_message(me.link(name), name, HEARD_ALIKE)["digest"] for name in others]
+    if any(answer != own for answer in answers):
+        raise DisagreementError(
+            f"participants were told different {what}, so somebody does not follow the protocol: "
+            "nothing is kept of it [DI001]"
+        )
+
+
+def _commitment(name: str, share: bytes, salt: bytes) -> bytes:
+    return hashlib.sha256(salt + share + name.encode()).digest()
+
 
 _CHUNK = 1 << 14
 _CALLED_EQUAL = (
@@ -127,7 +245,10 @@ def agree_on_rows(me: Role, task: Task, rows: IdentifiedRows, *, hidden: bool = 
 
     The coordinator finds out who differs. That it called lists equal which differ is found by the owners themselves.
     """
-    size, ids = _describe(rows)
+    if rows.places is None:
+        size, ids = len(rows.ids), rows.ids
+    else:
+        size, ids = rows.places.size, [f"hidden {rows.places.token.hex()}"]
     first, *rest = task.owners
     circle = PairwiseKeys.of(me, task.owners, me.engine.committee.seats)
     if me.name == first:
@@ -135,12 +256,12 @@ def agree_on_rows(me: Role, task: Task, rows: IdentifiedRows, *, hidden: bool = 
         for owner in rest:
             me.link(owner).send("rows-salt", salt=salt)
     else:
-        salt = receive_message(me.link(first), first, session_messages.SALT)["salt"]
+        salt = receive_message(me.link(first), first, SALT)["salt"]
     listed = digest(salt, ids)
     comparison = EqualityComparison(me, circle, size.to_bytes(8, "little") + listed)
     me.link(COORDINATOR).send("rows", rows=size, digest=listed)
     comparison.show()  # while the coordinator compares
-    problem = receive_message(me.link(COORDINATOR), COORDINATOR, session_messages.VERDICT)["problem"]
+    problem = receive_message(me.link(COORDINATOR), COORDINATOR, VERDICT)["problem"]
     if problem:
         raise _make_public(StudyError(f"{sanitize(problem)} [ST529]"))
     comparison.require(_CALLED_EQUAL)
@@ -149,24 +270,16 @@ def agree_on_rows(me: Role, task: Task, rows: IdentifiedRows, *, hidden: bool = 
 
 def compare_rows(me: Role, task: Task, *, hidden: bool = False, part: bool = False) -> int:
     """The coordinator's side: it learns the number of rows and whether the lists are equal."""
-    answers = {owner: receive_message(me.link(owner), owner, session_messages.ROWS) for owner in task.owners}
+    answers = {owner: receive_message(me.link(owner), owner, ROWS) for owner in task.owners}
     first = task.owners[0]
     problem = next(
         (mismatch_sentence(first, owner) for owner, answer in answers.items() if answer != answers[first]), ""
     )
     for owner in task.owners:
-        me.link(owner).send("rows-verdict", problem=problem[: session_messages.LONGEST_VERDICT])
+        me.link(owner).send("rows-verdict", problem=problem[:_LONGEST_VERDICT])
     if problem:
         raise _make_public(StudyError(problem))
     return check_count(answers[first]["rows"], task, hidden=hidden, part=part)
-
-
-def _describe(rows: IdentifiedRows) -> tuple[int, Sequence[str]]:
-    """How many rows there are, and what must be equal at all owners."""
-    if rows.places is not None:
-        return rows.places.size, [f"hidden {rows.places.token.hex()}"]
-    ids = rows.ids
-    return len(ids), ids
 
 
 def check_places(table: IdentifiedRows, *, hidden: bool) -> None:

@@ -14,16 +14,20 @@ from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
 from colonnade.errors import CANNOT_GO_ON, NO_PART, ColonnadeError, Interrupted, PeerLost
-from colonnade.message_schema import receive_message
+from colonnade.message_schema import MessageSchema, TextForm, receive_message
 from colonnade.mpc import PeerLink, accelerator
 from colonnade.privacy.events import Event
-from colonnade.protocols import compatibility, session_messages
+from colonnade.protocols import compatibility
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, PhaseTotals, Progress, Role, silent
 from colonnade.protocols.task import RunnableTask
 from colonnade.wire import TrafficCounters
 
 Result = TypeVar("Result")
-_BY_HAND = (KeyboardInterrupt, Interrupted)
+_RULES, _VERSIONS = TextForm(400, "[a-z]+=[0-9a-f]+( [a-z]+=[0-9a-f]+)*"), TextForm(200, "[A-Za-z0-9 ,.+_-]*")
+READY = MessageSchema("ready", rules=_RULES, has=_VERSIONS)
+"""An owner is there: its versions, and the digests of the rules that it follows (:mod:`.compatibility`)."""
+GO = MessageSchema("go", rules=_RULES, has=_VERSIONS)
+"""Everybody is there, and follows the same rules; the coordinator's are here, so that owners can see that too."""
 
 
 class SessionEndpoint(Protocol):
@@ -167,11 +171,11 @@ def _assemble(me: Role, owners: Sequence[str], told: compatibility.Compatibility
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("ready", **told)
         compatibility.compare_records(
-            {COORDINATOR: receive_message(me.link(COORDINATOR), COORDINATOR, session_messages.GO), me.name: told}
+            {COORDINATOR: receive_message(me.link(COORDINATOR), COORDINATOR, GO), me.name: told}
         )
         return
     compatibility.compare_records(
-        {me.name: told, **{name: receive_message(me.link(name), name, session_messages.READY) for name in owners}}
+        {me.name: told, **{name: receive_message(me.link(name), name, READY) for name in owners}}
     )
     for owner in owners:
         me.link(owner).send("go", **told)
@@ -185,12 +189,12 @@ def _end_together(me: Role, owners: Sequence[str]) -> None:
     """
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("done")
-        receive_message(me.link(COORDINATOR), COORDINATOR, session_messages.ALL_DONE)
+        receive_message(me.link(COORDINATOR), COORDINATOR, MessageSchema("all-done"))
         return
     there = []
     for owner in owners:
         try:
-            receive_message(me.link(owner), owner, session_messages.DONE)
+            receive_message(me.link(owner), owner, MessageSchema("done"))
             there.append(owner)
         except PeerLost as error:
             if error.spare is None:
@@ -205,4 +209,4 @@ def _reason(error: BaseException, *, shares_left: bool) -> str:
         return error.for_peers
     if not shares_left:
         return NO_PART
-    return "it was interrupted by its operator" if isinstance(error, _BY_HAND) else CANNOT_GO_ON
+    return "it was interrupted by its operator" if isinstance(error, KeyboardInterrupt | Interrupted) else CANNOT_GO_ON

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from colonnade.errors import NO_PART, ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.serialization import replace_private
-from colonnade.mpc.verification.inner_products import STUDY_ERROR
+from colonnade.mpc.verification.claims import STUDY_ERROR
 from colonnade.privacy import Ledger, LedgerEntry
 from colonnade.privacy.ledger.storage import kept_open
 from colonnade.protocols.roles import COORDINATOR, Progress, silent

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import ShareError
-from colonnade.mpc.fixed_point import circuits
+from colonnade.mpc.fixed_point import shared_bits
 from colonnade.mpc.fixed_point.shared_bits import BinaryField, BitShares, field_for, slice_bits, word_count
 from colonnade.randomness import Stream
 from tests.support.errors import raises, refused
@@ -147,10 +147,10 @@ def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
         field_for(5).interpolate({1: shares["n0"].planes, 2: shares["n1"].planes}, 2, ["n0", "n1"])
 
     def program(hand):
-        product = hand.multiply(shares[hand.name], shares[hand.name])
-        refused(ValueError, "VA092", hand.open, product)
-        refused(ValueError, "VA091", "5", "6", hand.reduce_degree, hand.multiply(product, shares[hand.name]))
-        refused(ValueError, "VA089", hand.multiply, product, random_bits(hand, 1, 63))
+        share = shares[hand.name]
+        refused(ValueError, "VA092", hand.open, BitShares(share.planes, 4, share.count))
+        refused(ValueError, "VA091", "5", "6", hand.reduce_degree, share.planes, 6)
+        refused(ValueError, "VA090", hand.and_, share, random_bits(hand, 1, 63))
 
     seats(5, 2, program)
 
@@ -240,7 +240,7 @@ def differences(seats, size, threshold, bits, public, secret):
 
     def program(hand):
         shared, words = share(hand, secret, bits), slice_bits(public, bits)
-        results = [getattr(circuits, name)(hand, words, shared) for name in ON_DIFFERENCES]
+        results = [getattr(shared_bits, name)(hand, words, shared) for name in ON_DIFFERENCES]
         return [join_bits(hand.open(result), len(public)) for result in results]
 
     first, *others = seats(size, threshold, program).values()
@@ -292,7 +292,7 @@ def test_sums_are_those_of_the_integers(seats, bits, terms, count, fast, seed):
 
     def program(hand):
         shared = [share(hand, row, bits) for row in numbers]
-        return join_bits(hand.open(circuits.add(hand, shared, fast=fast)), count)
+        return join_bits(hand.open(shared_bits.add_bits(hand, shared, fast=fast)), count)
 
     expected = [sum(map(int, column)) % 2**bits for column in numbers.T]
     for found in seats(3, 1, program).values():

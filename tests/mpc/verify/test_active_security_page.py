@@ -21,7 +21,7 @@ from colonnade.mpc import PRIMES, Committee, ResidueSystem
 from colonnade.mpc.fixed_point.shared_bits import BinaryField
 from colonnade.mpc.residues import centred
 from colonnade.mpc.shamir import lagrange_weights
-from colonnade.mpc.verification import bit_products, inner_products, input_ranges
+from colonnade.mpc.verification import bit_products, claims, input_proofs
 from colonnade.randomness import Stream
 
 ROOT = Path(__file__).parents[3]
@@ -32,8 +32,7 @@ PAGE = (ROOT / "docs" / "theory" / "active-security.md").read_text(encoding="utf
 
 OPENED_BY_CHECKS = {
     ("engine.py", "def open_residues("): 1,
-    ("verification/claims.py", "open_residues("): 2,  # Lemmas 11 and 12
-    ("verification/inner_products.py", "open_residues("): 1,  # Theorem 13
+    ("verification/claims.py", "open_residues("): 3,  # Theorem 13 and Lemmas 11 and 12
     ("verification/input_proofs.py", "open_residues("): 1,  # Lemma 16
     ("verification/bit_products.py", "_open("): 3,  # Theorem 13 and Lemmas 11 and 12, for bits
     ("verification/bit_products.py", "def _open("): 1,
@@ -57,17 +56,17 @@ def test_the_chances_of_a_settlement_and_the_points_that_coins_avoid() -> None:
     assert len(rows) >= 5
     for length_text, parts, degrees, *chances in rows:
         length = int(length_text.replace(",", ""))
-        assert parts == ", ".join(map(str, inner_products.steps(length)))
-        assert int(degrees) == inner_products.degrees(length) + 1
+        assert parts == ", ".join(map(str, claims.steps(length)))
+        assert int(degrees) == claims.degrees(length) + 1
         for losses, said in enumerate(chances):
-            repeated = inner_products.repetitions(length, losses)
-            chance = inner_products.error_chance(length, repeated, losses)
+            repeated = claims.repetitions(length, losses)
+            chance = claims.error_chance(length, repeated, losses)
             assert said == f"{repeated}: {shown(chance)}"
-            assert chance <= inner_products.ERROR <= 2**-40
+            assert chance <= claims.ERROR <= 2**-40
     # A coin is none of the points at which values are known, and uniform on the rest: at least p - 129 points.
     assert re.search(r"q = p − 129", PAGE)
-    most = max(2 * parts for length in (16, 4096, 10**6, 10**8) for parts in inner_products.steps(length))
-    assert most + 1 <= 2 * inner_products.PARTS + 1 == 129
+    most = max(2 * parts for length in (16, 4096, 10**6, 10**8) for parts in claims.steps(length))
+    assert most + 1 <= 2 * claims.PARTS + 1 == 129
 
 
 def test_how_many_seats_may_be_lost() -> None:
@@ -80,17 +79,17 @@ def test_how_many_seats_may_be_lost() -> None:
 
 
 def test_the_chances_of_proofs_of_inputs() -> None:
-    proof = input_ranges.InputRanges.fitting([input_ranges.bounded_norm(40, 2**20)], 45_000)
+    proof = input_proofs.InputRanges((input_proofs.bounded_norm(40, 2**20),), 45_000)
     rows = {row[0].split(" (")[0]: row[1:] for row in table("what passes")[1:]}
     assert rows["a cell beyond 2^b"] == rows["a bit that is none"] == ["1/2", f"{proof.projections} times"]
-    assert rows["bits that do not add up to the projections"] == ["1/p", f"{input_ranges.CHECK_REPETITIONS} times"]
+    assert rows["bits that do not add up to the projections"] == ["1/p", f"{input_proofs.CHECK_REPETITIONS} times"]
     folded = proof._folding_error
     said = f"{folded.numerator}/(p − {PRIMES[-1] - folded.denominator}) each"
     assert rows["rows, or bits, that break their equations"] == [said, f"{proof.repetitions} times"]
     assert rows["all together"][0] == shown(proof.error)
     for length in (1, 4096, 45_000, 195_666, 10**6, 10**7, 10**9):
         for losses in (0, 1, 2):
-            settled = inner_products.error_chance(length, inner_products.repetitions(length, losses), losses)
+            settled = claims.error_chance(length, claims.repetitions(length, losses), losses)
             assert proof.error + losses * Fraction(1, 2**proof.projections) + settled < 2**-40
 
 

@@ -14,7 +14,7 @@ from colonnade.mpc.fixed_point.shared_bits import BinaryField, BitEngine, BitSha
 from colonnade.mpc.messages import pack, unpack
 from colonnade.mpc.pseudorandom_sharing import CommonKeys
 from colonnade.mpc.shamir import evaluate_at, lagrange_weights
-from colonnade.mpc.verification import bit_products as verification, claims, inner_products, large_field as field
+from colonnade.mpc.verification import bit_products as verification, claims, large_field as field
 from colonnade.mpc.verification.bit_products import BitProductClaims
 from colonnade.mpc.verification.claims import ShareClaims
 from colonnade.mpc.verification.transcript import PublicTranscript, TranscriptAgreement
@@ -379,19 +379,16 @@ def test_two_arithmetics_with_the_same_keys_draw_different_sharings_of_zero(play
 
 
 def test_the_chance_of_a_wrong_claim_is_below_two_to_the_minus_forty_for_any_length():
-    assert Fraction(1, 2**41) >= inner_products.ERROR
+    assert Fraction(1, 2**41) >= claims.ERROR
     for length in (1, 2, 64, 65, 4096, 10**10):
-        count = inner_products.repetitions(length)
-        assert inner_products.error_chance(length, count) <= inner_products.ERROR
-        assert count == 1 or inner_products.error_chance(length, count - 1) > inner_products.ERROR
+        count = claims.repetitions(length)
+        assert claims.error_chance(length, count) <= claims.ERROR
+        assert count == 1 or claims.error_chance(length, count - 1) > claims.ERROR
     # Also of what is combined ahead
-    lengths = {inner_products.degrees(length): length for length in range(1, claims.COMBINED_LENGTH + 1)}
+    lengths = {claims.degrees(length): length for length in range(1, claims.COMBINED_LENGTH + 1)}
     for losses in (0, 1, 2):
-        repeated = inner_products.repetitions(claims.LONGEST_COMBINED, losses, claims.COMBINED_TIMES)
-        assert (
-            inner_products.error_chance(lengths[max(lengths)], repeated, losses, claims.COMBINED_TIMES)
-            <= inner_products.ERROR
-        )
+        repeated = claims.repetitions(claims.LONGEST_COMBINED, losses, claims.COMBINED_TIMES)
+        assert claims.error_chance(lengths[max(lengths)], repeated, losses, claims.COMBINED_TIMES) <= claims.ERROR
 
 
 def test_a_transcript_tells_values_apart_that_look_alike_when_joined():

@@ -24,14 +24,17 @@ from scipy import stats
 from colonnade.errors import CapacityError, ShareError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, Shares
 from colonnade.mpc.residues import centred
+from colonnade.mpc.verification.claims import lagrange
 from colonnade.mpc.verification.four_squares import LARGEST, four_squares
-from colonnade.mpc.verification.inner_products import lagrange
-from colonnade.mpc.verification.input_proofs import InputProofs, InputProver, ProofWindow, draw_signs
-from colonnade.mpc.verification.input_ranges import (
+from colonnade.mpc.verification.input_proofs import (
     FOLDS,
+    InputProofs,
+    InputProver,
     InputRanges,
+    ProofWindow,
     binary_columns,
     bounded_norm,
+    draw_signs,
     smallest_idempotent,
 )
 from colonnade.randomness import Stream
@@ -503,7 +506,7 @@ def test_what_the_proof_was_not_made_for_is_refused():
 @pytest.mark.parametrize("squared", [1, 2**34, 2**51])
 @pytest.mark.parametrize("columns", [1, 3000])
 def test_the_arithmetic_has_room_for_what_is_proven(squared, columns):
-    ranges = InputRanges.fitting([bounded_norm(columns, squared), binary_columns(1)], 10**6)
+    ranges = InputRanges((bounded_norm(columns, squared), binary_columns(1)), 65_536, 245)
     system = ResidueSystem.for_bound(ranges.required_bound)
     assert len(system.primes) == ranges.primes >= 3
     assert (columns + 4) * 4**ranges.bits < system.modulus - squared

@@ -17,11 +17,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import AlignmentError, CapacityError, ProtocolError, StudyError
-from colonnade.mpc import blinding
+from colonnade.mpc import blinding, oblivious
 from colonnade.mpc.blinding import BlindingScalar
-from colonnade.mpc.oblivious import prf
 from colonnade.protocols import align
-from colonnade.protocols.align import dh_psi as tagging, messages as vocabulary, ot_psi, private_join
+from colonnade.protocols.align import messages as vocabulary, programs, tags as tagging
 from colonnade.protocols.roles import COORDINATOR
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
@@ -115,8 +114,8 @@ def test_long_lists(mode, sizes, hidden, stream):
 def test_lists_in_several_pieces_and_an_empty_one(monkeypatch):
     monkeypatch.setattr(tagging, "_PIECE", 16)
     for name, size in (("PIECE", 2), ("_KEYS_AT_ONCE", 8)):
-        monkeypatch.setattr(prf, name, size)
-    monkeypatch.setattr(ot_psi, "AT_WORK", 16)
+        monkeypatch.setattr(oblivious, name, size)
+    monkeypatch.setattr(tagging, "AT_WORK", 16)
     lists = lists_of(a=range(3, 163), b=range(150), c=range(0, 400, 2))
     for mode, owners in (("dh", "ab"), ("dh", "ba"), ("dh", "abc"), ("dh", "cb"), ("ot", "ac")):
         check(make_task(tuple(owners), mode=mode), {name: lists[name] for name in owners})
@@ -130,7 +129,7 @@ def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
     Owner b lays its list out only when the others have their choices.
     """
     chosen = {name: threading.Event() for name in "bc"}
-    real_choose, real_ask = ot_psi._choose, ot_psi._ask
+    real_choose, real_ask = tagging._choose, tagging._ask
 
     def choose(me, asker, run):
         found = real_choose(me, asker, run)
@@ -143,8 +142,8 @@ def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
             assert all(event.wait(60) for event in chosen.values()), "the others wait for b"
         real_ask(me, *rest)
 
-    monkeypatch.setattr(ot_psi, "_choose", choose)
-    monkeypatch.setattr(ot_psi, "_ask", ask)
+    monkeypatch.setattr(tagging, "_choose", choose)
+    monkeypatch.setattr(tagging, "_ask", ask)
     lists = lists_of(a=range(40), b=range(60), c=range(1, 61))
     check(make_task(("a", "b", "c"), mode="ot", hidden=True), lists)
 
@@ -209,8 +208,8 @@ def test_the_other_owner_sees_fresh_random_elements_in_no_order(monkeypatch):
 
 def test_the_leader_cannot_tell_who_lacks_a_person(monkeypatch):
     """With three owners, the leader's sums for a person that one or both others lack are random alike."""
-    sums, real = [], private_join._common
-    monkeypatch.setattr(private_join, "_common", lambda total: sums.append(total) or real(total))
+    sums, real = [], programs._common
+    monkeypatch.setattr(programs, "_common", lambda total: sums.append(total) or real(total))
     everyone, only_b, nobody = range(50), range(100, 400), range(1000, 1300)
     lists = lists_of(
         a=[*everyone, *only_b, *nobody], b=[*everyone, *only_b, *range(5000, 5600)], c=[*everyone, *range(7000, 7700)]
@@ -251,7 +250,12 @@ def test_an_owner_that_does_not_lead_is_told_no_length_but_those_in_the_table(mo
 
     Hidden, the sum of all lengths is told; so there the lists change under the same sum.
     """
-    for module, name in ((tagging, "_PIECE"), (vocabulary, "_PIECE"), (prf, "_KEYS_AT_ONCE"), (ot_psi, "AT_WORK")):
+    for module, name in (
+        (tagging, "_PIECE"),
+        (vocabulary, "_PIECE"),
+        (oblivious, "_KEYS_AT_ONCE"),
+        (tagging, "AT_WORK"),
+    ):
         monkeypatch.setattr(module, name, 4)
     told, known = [], {"a": 7, "b": 11} if mode == "ot" else {"a": 7, "b": 11, "c": 11}
     for lengths in [(31, 9), (20, 20)] if hidden else [(9,), (31,)] if mode == "ot" else [(9, 9), (40, 20)]:
@@ -313,14 +317,14 @@ def test_hidden_and_without_a_helper_no_one_owner_can_compute_tags(monkeypatch):
 def test_hidden_no_one_owner_can_compute_the_tags_of_another_by_transfers(monkeypatch):
     """An owner that pools with the coordinator knows one of two functions; the leader's tags need the other too."""
     lists = lists_of(a=[1, 2, 3], b=[3, 4, 5, 6])
-    real, guessed = prf.PrfKeyHolder.values, []
+    real, guessed = oblivious.PrfKeyHolder.values, []
 
     def values(self, keys, ahead=()):
         (found,) = real(self, [*keys, *(lists["a"].values if len(keys) == 4 else lists["b"].values)])
         guessed.append(found[len(keys) :, :2])
         yield found[: len(keys)]
 
-    monkeypatch.setattr(prf.PrfKeyHolder, "values", values)
+    monkeypatch.setattr(oblivious.PrfKeyHolder, "values", values)
     seen = pooled_tags(make_task(("a", "b"), mode="ot", hidden=True), lists)
     (of_leader,), (of_other,) = seen["a"], seen["b"]
     assert len(of_leader & of_other) == 1
@@ -355,7 +359,11 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses(monkeypatch, mode):
     In ``ot`` it tries every key with all that it has: its own rows at the place of that key.
     """
     kept: dict = {}
-    real_stored, real_shares, real_values = private_join.build_store, private_join.zero_shares, prf.PrfQuerier.values
+    real_stored, real_shares, real_values = (
+        programs.build_store,
+        programs.zero_shares,
+        oblivious.PrfQuerier.values,
+    )
     lists = lists_of(a=[1, 2], b=range(1, 200))
 
     def spy_stored(own, values, stream):
@@ -369,15 +377,15 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses(monkeypatch, mode):
 
     def spy_values(self):
         listed, rows = self._listed, self._mask_rows()
-        hashes = prf.hash_keys(lists["b"].values, listed.salt)
-        tried = prf.KeyValueLookup(rows[: listed.cells], listed.seed)(hashes[:, :2])
-        pads = prf._prf_values(self._context, hashes, tried)[:, 2:]
+        hashes = oblivious.hash_keys(lists["b"].values, listed.salt)
+        tried = oblivious.KeyValueLookup(rows[: listed.cells], listed.seed)(hashes[:, :2])
+        pads = oblivious._prf_values(self._context, hashes, tried)[:, 2:]
         kept["pads"] = dict(zip(lists["b"].values, pads, strict=True))
         return real_values(self)
 
-    monkeypatch.setattr(private_join, "build_store", spy_stored)
-    monkeypatch.setattr(private_join, "zero_shares", spy_shares)
-    monkeypatch.setattr(prf.PrfQuerier, "values", spy_values)
+    monkeypatch.setattr(programs, "build_store", spy_stored)
+    monkeypatch.setattr(programs, "zero_shares", spy_shares)
+    monkeypatch.setattr(oblivious.PrfQuerier, "values", spy_values)
     execute(make_task(("a", "b"), mode=mode), lists)
     stored = {value.tobytes() for value in np.ascontiguousarray(kept["values"]).astype("<u8")}
     first = lists["a"].values[0]
@@ -390,19 +398,18 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses(monkeypatch, mode):
 
 
 def test_what_owners_compare_is_every_common_key_with_its_length_and_its_name(monkeypatch, stream):
-    monkeypatch.setattr(private_join, "_AT_ONCE", 3)
+    monkeypatch.setattr(programs, "_AT_ONCE", 3)
     keys = [b"", b"one", b"three", b"a longer one", bytes(40)]
-    members = private_join.CommonMembers(np.array([4, 0, 2, 1]), stream.uint64((4, 2)))
+    members = programs.CommonMembers(np.array([4, 0, 2, 1]), stream.uint64((4, 2)))
     said = b"".join(
         len(keys[row]).to_bytes(8, "little") + keys[row] + number.astype("<u8").tobytes()
         for row, number in zip([4, 0, 2, 1], members.index, strict=True)
     )
     assert members.fingerprint(keys) == hashlib.sha256(said).digest()
-    unknown = private_join.CommonMembers(np.array([4, -1]), members.index[:2])
+    unknown = programs.CommonMembers(np.array([4, -1]), members.index[:2])
     assert unknown.fingerprint(keys) != unknown.fingerprint(keys), "nothing that another could hold"
     assert (
-        private_join.CommonMembers(np.array([], np.int64), members.index[:0]).fingerprint(keys)
-        == hashlib.sha256().digest()
+        programs.CommonMembers(np.array([], np.int64), members.index[:0]).fingerprint(keys) == hashlib.sha256().digest()
     )
 
 
@@ -521,13 +528,13 @@ def test_what_does_not_belong_there_is_refused(monkeypatch, mode, kind, change, 
 
 def test_a_leader_that_asks_for_everybody_at_once_asks_for_nobody(monkeypatch):
     """In a matrix without code words every key would have a value that the leader knows; here no key has."""
-    real = prf.QueryList.__init__
+    real = oblivious.QueryList.__init__
 
     def emptied(self, keys, stream):
         real(self, keys, stream)
         self.rows[:] = 0
 
-    monkeypatch.setattr(prf.QueryList, "__init__", emptied)
+    monkeypatch.setattr(oblivious.QueryList, "__init__", emptied)
     task = make_task(("a", "b"), mode="ot")
     ends = kit.outcomes(task, kit.align_programs(task, lists_of(a=range(40), b=range(40))))
     assert all(isinstance(end, AlignmentError) for end in ends.values())
@@ -539,7 +546,7 @@ def test_a_list_for_which_memory_does_not_suffice_ends_with_a_sentence(monkeypat
     def too_much(*_):
         np.empty(1 << 56, dtype=np.uint64)  # no machine has as much, so numpy refuses
 
-    monkeypatch.setattr(getattr(prf, side), step, too_much)
+    monkeypatch.setattr(getattr(oblivious, side), step, too_much)
     refused(CapacityError, "CA013", execute, make_task(("a", "b"), mode="ot"), lists_of(a=[1, 2], b=[1, 2]))
 
 

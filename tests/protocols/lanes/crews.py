@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from colonnade.protocols.lanes import head
+from colonnade.protocols.lanes import lane as laning
 from colonnade.protocols.lanes.arbiter import LaneAttempt
-from colonnade.protocols.lanes.lane import LanePart, LanePlan, is_loss, run_lane
-from colonnade.protocols.lanes.workers import (
+from colonnade.protocols.lanes.lane import (
     CrewClosed,
+    LanePart,
+    LanePlan,
     LaneWorkerReady,
     WorkerDone,
     WorkerFailed,
     WorkerFree,
     WorkerLost,
+    is_loss,
+    run_lane,
 )
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables import Schema, number, read_table
@@ -249,13 +252,13 @@ class Study:
             return held.part(places[partition])
 
         def program(me: Any) -> Any:
-            return head.owner(me, self.laned, self.programs, self.crew(name, part), split, beat=self.beat)
+            return laning.owner(me, self.laned, self.programs, self.crew(name, part), split, beat=self.beat)
 
         return program
 
     def _coordinator(self, me: Any) -> Any:
         crew = self.crew(COORDINATOR, lambda partition: None)
-        return head.coordinator(me, self.laned, self.programs, crew, beat=self.beat)
+        return laning.coordinator(me, self.laned, self.programs, crew, beat=self.beat)
 
 
 def laned(task: Any, partitions: int, **settings: Any) -> LanePlan:

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DisagreementError, PeerLost, ProtocolError, ShareError, StudyError
-from colonnade.mpc.verification.inner_products import STUDY_ERROR
-from colonnade.protocols.align import private_join
+from colonnade.mpc.verification.claims import STUDY_ERROR
+from colonnade.protocols.align import programs as aligning
 from colonnade.protocols.joint_sum.declaration import PartialSums
 from colonnade.protocols.lanes import partitions
 from colonnade.protocols.lanes.arbiter import (
@@ -25,8 +25,7 @@ from colonnade.protocols.lanes.arbiter import (
     LaneFollower,
     LaneOrder,
 )
-from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, filled_length
-from colonnade.protocols.lanes.workers import (
+from colonnade.protocols.lanes.lane import (
     LaneWorkerReady,
     LaneWorkers,
     WorkerDone,
@@ -34,6 +33,7 @@ from colonnade.protocols.lanes.workers import (
     WorkerFree,
     WorkerLost,
 )
+from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
@@ -393,8 +393,8 @@ def test_what_partitions_tell_is_said():
 @pytest.mark.parametrize("people", [1, 4])
 def test_a_false_verdict_is_refused_in_the_same_words_whatever_a_part_holds(people, monkeypatch):
     """The coordinator cannot find out by it how many people of an owner a partition has."""
-    real = private_join.coordinator_joins
-    monkeypatch.setattr(private_join, "coordinator_joins", lambda *given: real(*given) + 3)
+    real = aligning.coordinator_joins
+    monkeypatch.setattr(aligning, "coordinator_joins", lambda *given: real(*given) + 3)
     task = kit.align_task(("a", "b"), mode="helper", partitions=8)
     keys = {"a": kit.keys_of(f"{n}" for n in range(people)), "b": kit.keys_of(["y"])}
     refused(ProtocolError, "MS*", "not about those who were matched", aligned, task, keys, {"a": 30, "b": 30})

@@ -23,11 +23,10 @@ from colonnade.errors import (
 from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.tables import programs as marginals
 from colonnade.mpc.shamir import reconstruct
-from colonnade.protocols.lanes import head, lane
+from colonnade.protocols.lanes import lane as laning
 from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, LaneAttempt
-from colonnade.protocols.lanes.lane import LanePlan, LaneTask, run_lane, why_no_lanes
+from colonnade.protocols.lanes.lane import LanePlan, LaneTask, LaneWorkers, _digest, run_lane, why_no_lanes
 from colonnade.protocols.lanes.partitions import Partitions
-from colonnade.protocols.lanes.workers import LaneWorkers, _digest
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare_owners
@@ -152,13 +151,13 @@ def test_shares_of_two_attempts_differ_and_are_of_the_same_sums(checked):
 
 def test_every_attempt_is_aligned_in_a_context_of_its_own(monkeypatch):
     """A message of one run of ``ot`` must be no message of another."""
-    study, real, runs = small(2, deaths={("o1", LaneAttempt(0)): LATE}), lane.align.owner, []
+    study, real, runs = small(2, deaths={("o1", LaneAttempt(0)): LATE}), laning.align.owner, []
 
     def noted(me, keys, aligning, *, run, people):
         runs.append((me.name, run))
         return real(me, keys, aligning, run=run, people=people)
 
-    monkeypatch.setattr(lane.align, "owner", noted)
+    monkeypatch.setattr(laning.align, "owner", noted)
     study.results()
     contexts = [study.laned.run_of(each) for each in (LaneAttempt(0), LaneAttempt(0, 2), LaneAttempt(1))]
     assert sorted(runs) == sorted((name, run) for name in study.laned.task.owners for run in contexts)
@@ -309,13 +308,13 @@ def test_a_list_beyond_its_length_ends_the_study_before_any_lane(monkeypatch, al
 
 
 def test_owners_that_were_sent_different_keys_miss_people_and_count_nobody_twice(monkeypatch):
-    study, real = small(2), head._spread
+    study, real = small(2), laning._spread
 
     def another(me, plan):
         found = real(me, plan)
         return Partitions(2, bytes(32)) if me.name == "o1" else found
 
-    monkeypatch.setattr(head, "_spread", another)
+    monkeypatch.setattr(laning, "_spread", another)
     sums = released(study)
     spreads = [Partitions(2, study.keys[name]) for name in ("o0", "o1")]
     for held in study.held.values():
@@ -368,7 +367,7 @@ def test_an_owner_whose_words_do_not_fit_ends_the_study(said):
 
     def program(me):
         for word in OUT_OF_TURN[said]:
-            head._say(me.link(COORDINATOR), *word)
+            laning._say(me.link(COORDINATOR), *word)
         return study._owner("o1")(me)
 
     ends(study, ProtocolError, said, who=COORDINATOR, o1=program)
@@ -389,7 +388,7 @@ def test_a_coordinator_whose_orders_do_not_fit_is_left(said):
 
     def program(me):
         for name in study.laned.task.owners:
-            head._tell(me.link(name), study.laned, *UNFITTING[said])
+            laning._tell(me.link(name), study.laned, *UNFITTING[said])
         return study._coordinator(me)
 
     ends(study, ProtocolError, said, **{COORDINATOR: program})
@@ -397,8 +396,8 @@ def test_a_coordinator_whose_orders_do_not_fit_is_left(said):
 
 def test_a_hub_that_the_study_does_not_name_is_refused():
     plan = small().laned
-    refused(ProtocolError, "MS037", head._order, ORDER | {"hub": plan.hubs}, plan)
-    assert head._order(ORDER | {"hub": plan.hubs - 1}, plan).hub == plan.hubs - 1
+    refused(ProtocolError, "MS037", laning._order, ORDER | {"hub": plan.hubs}, plan)
+    assert laning._order(ORDER | {"hub": plan.hubs - 1}, plan).hub == plan.hubs - 1
 
 
 def keeps_for_some(link, what, introductions):
@@ -417,7 +416,7 @@ def introduces_another(link, what, introductions):
     [(keeps_for_some, "o0", ""), (introduces_another, "o1", "another worker in the name of o1")],
 )
 def test_a_coordinator_that_tells_one_owner_something_else_is_found_out(lie, whom, said):
-    study, real, sides = small(1, workers={"o0": 1, "o1": 1, "o2": 1}), head._tell, {}
+    study, real, sides = small(1, workers={"o0": 1, "o1": 1, "o2": 1}), laning._tell, {}
 
     def two_faced(link, plan, what, lane=None, hub=0, introductions=None):
         introductions = introductions and dict(introductions)
@@ -428,7 +427,7 @@ def test_a_coordinator_that_tells_one_owner_something_else_is_found_out(lie, who
     def program(me):
         sides.update({name: me.link(name) for name in study.laned.task.owners})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(head, "_tell", two_faced)
+            patch.setattr(laning, "_tell", two_faced)
             return study._coordinator(me)
 
     ended = study.outcomes(**{COORDINATOR: program})
@@ -451,7 +450,7 @@ def test_a_long_split_hears_that_the_study_has_ended():
             while True:  # as a split that never ends would
                 pulse()
 
-        return head.owner(me, study.laned, moments, study.crew("o0", None), split, beat=1e-3)
+        return laning.owner(me, study.laned, moments, study.crew("o0", None), split, beat=1e-3)
 
     def leaves(me):
         assert heard.wait(60)

@@ -17,7 +17,7 @@ from colonnade.privacy.noise_laws import laplace_reach
 from colonnade.privacy.observers import largest_known_noise
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.programs import OwnMoments
-from colonnade.protocols.moments.task import ColumnBlock, NoisyMoments, protection, with_own_budgets
+from colonnade.protocols.moments.task import ColumnBlock, NoisyMoments, with_own_budgets
 from tests.support.errors import raises, refused
 from tests.support.protocols import (
     LAWS,
@@ -266,7 +266,7 @@ DELTA = 1e-6
 @pytest.mark.parametrize("law", LAWS)
 def test_a_partys_columns_cost_less_than_a_person_and_grow_with_their_number(law):
     task = uneven(law, noise=200_000 if law == "discrete-laplace" else 3 * 10**10)
-    found = protection(task, DELTA)
+    found = task.protection(DELTA)
     whole = epsilon(views(task.events, Observer.coordinator(), task.trust), DELTA).epsilon
     assert 0 < found["bank"] < found["shop"] < found["clinic"] <= whole < math.inf
 
@@ -274,13 +274,13 @@ def test_a_partys_columns_cost_less_than_a_person_and_grow_with_their_number(law
 def test_laplace_protection_is_the_l1_of_the_partys_columns_over_the_scale():
     """A single coordinate of radius R beside columns of L1 norm S moves the products by 2 R S, not its own square."""
     task = uneven("discrete-laplace", noise=200_000)
-    found = protection(task, DELTA)
+    found = task.protection(DELTA)
     moved = 2 * 64 * (task.limits.radii(["shop", "clinic"]).total + 32)
     assert task.limits.changed_l1(["bank"]) == moved
     assert found["bank"] == pytest.approx(moved / 200_000, rel=1e-4)
     assert found["bank"] <= moved / 200_000 * (1 + 1e-9)
     # What others know of the noise does not matter here.
-    assert protection(replace(task, known=2), DELTA)["shop"] == pytest.approx(found["shop"], rel=1e-6)
+    assert replace(task, known=2).protection(DELTA)["shop"] == pytest.approx(found["shop"], rel=1e-6)
 
 
 @settings(max_examples=15, deadline=None)
@@ -288,7 +288,7 @@ def test_laplace_protection_is_the_l1_of_the_partys_columns_over_the_scale():
 def test_bottom_up_laplace_noise_keeps_every_partys_epsilon(wanted, widths):
     epsilons = dict(zip(PARTIES, wanted, strict=True))
     task = with_own_budgets(uneven("discrete-laplace", widths), epsilons, DELTA)
-    found = protection(task, DELTA)
+    found = task.protection(DELTA)
     assert task.noise == max(task.own_noise)
     for owner, scale in zip(PARTIES, task.own_noise, strict=True):
         assert found[owner] <= epsilons[owner]
@@ -301,10 +301,10 @@ def test_bottom_up_laplace_noise_keeps_every_partys_epsilon(wanted, widths):
 def test_one_noise_for_all_is_the_least_that_keeps_every_partys_epsilon(law):
     wanted = {"bank": 0.2, "shop": 1.0, "clinic": 3.0}
     task = with_own_budgets(uneven(law), wanted, DELTA)
-    found = protection(task, DELTA)
+    found = task.protection(DELTA)
     assert all(found[owner] <= wanted[owner] for owner in PARTIES)
     less = replace(task, noise=int(task.noise * 0.9999) // 3 * 3)
-    assert any(protection(less, DELTA)[owner] > wanted[owner] for owner in PARTIES)
+    assert any(less.protection(DELTA)[owner] > wanted[owner] for owner in PARTIES)
     assert task.own_noise == ()
 
 

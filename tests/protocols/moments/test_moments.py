@@ -19,10 +19,10 @@ from colonnade.message_schema import receive_message
 from colonnade.mpc import ShareEngine, Shares, messages as vocabulary
 from colonnade.privacy import Observer, Trust, epsilon, views
 from colonnade.protocols import roles
-from colonnade.protocols.joint_sum.seats import ReplicatedSumSeat
+from colonnade.protocols.joint_sum.engine import ReplicatedSumSeat
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.programs import OwnMoments
-from colonnade.protocols.moments.task import ColumnBlock, Moments, NoisyMoments, protection, with_own_budgets
+from colonnade.protocols.moments.task import ColumnBlock, Moments, NoisyMoments, with_own_budgets
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.rows import digest
 from colonnade.tables.keys import Ids
@@ -527,13 +527,13 @@ def test_a_row_that_disappears_may_move_more_than_one_that_is_replaced():
 @pytest.mark.parametrize("law", LAWS)
 def test_about_one_partys_record_the_result_tells_as_much_as_about_a_person_and_the_strictest_decides(law):
     task = hidden_task(3, law=law, noise=200_000 if law == "discrete-laplace" else 3 * 10**9)
-    found = protection(task, 1e-6)
+    found = task.protection(1e-6)
     whole = epsilon(views(task.events, Observer.coordinator(), task.trust), 1e-6).epsilon
     assert found == pytest.approx(dict.fromkeys(task.owners, whole))
-    assert max(protection(replace(task, hidden=False), 1e-6).values()) < whole
+    assert max(replace(task, hidden=False).protection(1e-6).values()) < whole
     strict = with_own_budgets(hidden_task(3, law=law), {"o0": 0.5, "o1": 3.0, "o2": 2.0}, 1e-6)
     assert strict.own_noise == ()
-    assert 0.5 * (1 - 1e-3) <= max(protection(strict, 1e-6).values()) <= 0.5
+    assert 0.5 * (1 - 1e-3) <= max(strict.protection(1e-6).values()) <= 0.5
 
 
 def test_facts_rounds_and_smaller_blocks_of_a_wide_study():

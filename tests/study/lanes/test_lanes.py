@@ -24,7 +24,7 @@ from colonnade.cli import text_output
 from colonnade.cli.participants import worker_options
 from colonnade.errors import EngineError, PeerStopped, ShareError, StudyError
 from colonnade.protocols.lanes.arbiter import LaneAttempt
-from colonnade.protocols.lanes.workers import CrewClosed, LaneWorkerReady, WorkerFailed, WorkerFree, WorkerLost
+from colonnade.protocols.lanes.lane import CrewClosed, LaneWorkerReady, WorkerFailed, WorkerFree, WorkerLost
 from colonnade.report.cost import bytes_sent, time_and_bytes
 from colonnade.report.privacy import leakage
 from colonnade.study import Study, preflight

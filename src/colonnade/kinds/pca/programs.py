@@ -40,7 +40,7 @@ from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
 from colonnade.mpc import ShareEngine, Shares
 from colonnade.mpc.accelerator import expect_work
 from colonnade.mpc.residues import ResidentRows, Residues, ResidueSystem
-from colonnade.mpc.verification.inner_products import InnerProductQuestion
+from colonnade.mpc.verification.claims import InnerProductQuestion
 from colonnade.privacy.noise.local_mechanisms import round_and_zero_long_rows
 from colonnade.protocols.iteration import RoundCounter, RoundProofs, deal_masks_ahead
 from colonnade.protocols.roles import Coordinator, Owner, Role

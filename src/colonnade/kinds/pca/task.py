@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.kinds.pca.sensitivity import changed_products_sensitivity, products_sensitivity
-from colonnade.mpc.verification.input_ranges import InputRanges, bounded_norm
+from colonnade.mpc.verification.input_proofs import InputRanges, bounded_norm
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, NormalLawName
 from colonnade.privacy.sensitivity import rounded_norm_squared

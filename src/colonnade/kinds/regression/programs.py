@@ -44,7 +44,7 @@ from colonnade.kinds.regression.task import GradientTask
 from colonnade.message_schema import ArrayForm, FixedBytes, MessageSchema, receive_message
 from colonnade.mpc import ShareEngine, Shares
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
-from colonnade.mpc.verification.inner_products import InnerProductQuestion
+from colonnade.mpc.verification.claims import InnerProductQuestion
 from colonnade.privacy.noise.local_mechanisms import round_and_zero_long_rows
 from colonnade.protocols.iteration import RoundCounter, RoundProofs, batch_secret, deal_masks_ahead, iterate_batches
 from colonnade.protocols.roles import Coordinator, Owner, Role

@@ -19,7 +19,7 @@ from colonnade.kinds.regression.sensitivity import (
     score_bound,
     worst_weights_squared,
 )
-from colonnade.mpc.verification.input_ranges import ColumnGroup, InputRanges, binary_columns, bounded_norm
+from colonnade.mpc.verification.input_proofs import ColumnGroup, InputRanges, binary_columns, bounded_norm
 from colonnade.privacy import Event, PoissonSampled, RepeatedRelease, Sensitivity, Trust
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName

@@ -31,11 +31,10 @@ from colonnade.kinds.split.private_training import (
 )
 from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
 from colonnade.privacy.noise.local_mechanisms import randomised_response
-from colonnade.protocols.agreement import compare_digests
 from colonnade.protocols.iteration import NoiseSampler, RoundCounter
 from colonnade.protocols.message_task import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.rows import agree_on_rows, compare_rows
+from colonnade.protocols.rows import agree_on_rows, compare_digests, compare_rows
 from colonnade.randomness import Stream
 
 Labels = NDArray[np.int64]

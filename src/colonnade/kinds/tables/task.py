@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.kinds.tables.sensitivity import changed_cells_sensitivity, marginals_sensitivity
-from colonnade.mpc.verification.input_ranges import ColumnGroup, InputRanges, binary_columns
+from colonnade.mpc.verification.input_proofs import ColumnGroup, InputRanges, binary_columns
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
 from colonnade.protocols.committee_task import LARGEST_MESSAGE, AdjustedSum, JointSumTask

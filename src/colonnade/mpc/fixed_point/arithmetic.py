@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError
 from colonnade.mpc.committee import Shares
 from colonnade.mpc.engine import ShareEngine
-from colonnade.mpc.fixed_point import circuits
 from colonnade.mpc.fixed_point.masks import MaskSource, unpack_bits
-from colonnade.mpc.fixed_point.shared_bits import BitShares, slice_bits
-from colonnade.mpc.fixed_point.truncation import PendingTruncation, ProductClaimer, Truncator
+from colonnade.mpc.fixed_point.shared_bits import BitShares, bit_lengths, slice_bits, top_bit_of_difference
+from colonnade.mpc.fixed_point.truncation import PendingTruncation, Truncator
 from colonnade.mpc.residues import Residues
 
 BITS_AT_ONCE = 1 << 16
@@ -206,43 +205,23 @@ class FixedPointEngine:
             lambda product: self.engine.claims.elementwise(*factors, product),
         )
 
-    def _pending_number(self, number: FixedPointShares, kept: int | None, claim: ProductClaimer) -> PendingTruncation:
-        """A number that is computed, with so many fractional bits."""
-        shares, kept = number.shares, self.fraction if kept is None else kept
-        return PendingTruncation(
-            (shares.values,), number.shape, shares.degree, number.fraction, number.bound, kept, claim
-        )
-
-    def inner(
-        self, left: FixedPointShares, right: FixedPointShares, *, fraction: int | None = None
-    ) -> FixedPointShares:
-        """Left' right of two matrices with the same rows: 1 round; bytes and error are those of one product."""
-        shares = self.engine.inner(left.shares, right.shares)
-        bound = left.shape[0] * left.bound * right.bound
-        found = self._check_fits(
-            FixedPointShares(shares, left.fraction + right.fraction, bound), "a product of matrices"
-        )
-        claim: ProductClaimer = lambda p: self.engine.claims.inner([left.shares], [right.shares], p)  # noqa: E731
-        return self._truncate_some([self._pending_number(found, fraction, claim)])[0]
-
     def truncate(self, number: FixedPointShares, fraction: int) -> FixedPointShares:
-        """The number with fewer fractional bits, with the rounds, bytes and error of a product."""
-        return self.truncate_all([number], fraction)[0]
-
-    def truncate_all(self, numbers: Sequence[FixedPointShares], fraction: int | None = None) -> list[FixedPointShares]:
-        """Several arrays with ``fraction`` bits and degree ``threshold``: 1 round, or 2 if only some are truncated.
+        """The number with fewer fractional bits and degree ``threshold``: rounds, bytes and error of a product.
 
         Many numbers take 2 rounds and fewer bytes (:mod:`colonnade.mpc.fixed_point.truncation`).
         """
-        return self._truncate_some([self._pending_number(number, fraction, self._unclaimed) for number in numbers])
+        shares, fractions = number.shares, (number.fraction, number.bound, fraction)
+        raw = PendingTruncation((shares.values,), number.shape, shares.degree, *fractions, self._unclaimed)
+        return self._truncate_some([raw])[0]
 
     def _unclaimed(self, product: Shares) -> None:
-        raise ValueError(
-            "seats that check each other truncate products only with their factors: use multiply or inner [VA084]"
-        )
+        raise ValueError("seats that check each other truncate products only with their factors: use multiply [VA084]")
 
     def _truncate_some(self, numbers: Sequence[PendingTruncation]) -> list[FixedPointShares]:
-        """As :meth:`truncate_all`; claims are made about those numbers that are products."""
+        """Several arrays as :meth:`truncate` gives them: 1 round, or 2 if only some are truncated.
+
+        Claims are made about those numbers that are products.
+        """
         long, short = [one for one in numbers if one.cut > 0], [one for one in numbers if one.cut <= 0]
         cut, widened = iter(self._truncate_long(long) if long else ()), iter(self._widen(short))
         return [next(cut if number.cut > 0 else widened) for number in numbers]
@@ -292,13 +271,9 @@ class FixedPointEngine:
     def _negative(self, number: FixedPointShares) -> FixedPointShares:
         bits = number.bound.bit_length() + 1
         opened, mask = self._open_under_bits(number, bits, 1 << (bits - 1))
-        top = circuits.top_bit_of_difference(self.masks.bits, opened, mask)
+        top = top_bit_of_difference(self.masks.bits, opened, mask)
         sign = self.as_numbers(top)[0].reshape(*number.shape)
         return replace(self.line(sign, -1, 1), bound=1)
-
-    def below(self, left: FixedPointShares, right: FixedPointShares) -> FixedPointShares:
-        """1 if left < right, else 0, for each two numbers: exact, with the rounds and bytes of :meth:`negative`."""
-        return self.negative(self.subtract(left, right))
 
     def bit_length_flags(self, number: FixedPointShares) -> BitShares:
         """For numbers x >= 0 of up to b bits: row j of the shared bits tells whether x is below 2^j, for each j < b.
@@ -308,7 +283,7 @@ class FixedPointEngine:
         """
         bits = max(1, number.bound.bit_length())
         opened, mask = self._open_under_bits(number, bits, 0)
-        return circuits.bit_lengths(self.masks.bits, opened, mask)
+        return bit_lengths(self.masks.bits, opened, mask)
 
     def as_numbers(self, bits: BitShares) -> FixedPointShares:
         """Shared bits as shared integers of shape (bits, count): exact, 1 round, n - 1 shared bits for each bit."""

@@ -10,7 +10,7 @@ without such a constant.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import ceil, log2, prod
 
@@ -59,9 +59,9 @@ def _reciprocal(engine: FixedPointEngine, number: FixedPointShares) -> FixedPoin
     # For x = 0 the power is 0, and so is the result; 3/4 instead of 0 keeps all numbers before it small.
     instead = engine.line(replace(some, fraction=precision + 1), -3 << (precision - 1), 3 << (precision - 1))
     normal = replace(engine.add(normal, instead), bound=(1 << precision + 1) + (1 << precision >> 6))
-    plan = _reciprocal_plan(engine.fraction)
-    inverse = _first_reciprocal(engine, normal, plan.degree)
-    first, second = (round(centre * 2**precision) for centre in plan.centres)
+    degree, centres = _reciprocal_plan(engine.fraction)
+    inverse = _first_reciprocal(engine, normal, degree)
+    first, second = (round(centre * 2**precision) for centre in centres)
     whole = inverse.fraction + precision
     product = engine.multiply(inverse, normal, fraction=precision, bound=9 << (whole - 2))
     rest = engine.line(product, -1, 1 << precision)
@@ -122,7 +122,7 @@ def bits_needed(fraction: int, magnitude: int, ulps: float = 2.0, *, roots: bool
     needs b bits more, and reciprocals of many numbers one bit more; roots of many numbers need no more.
     """
     precision = fraction + GUARD + ceil(log2(ulps)) - 1
-    iterated = 2 * precision + {1: 2, 2: 13, 3: 18}[_reciprocal_plan(fraction).degree]
+    iterated = 2 * precision + {1: 2, 2: 13, 3: 18}[_reciprocal_plan(fraction)[0]]
     if roots:
         iterated = max(iterated, 2 * precision + max(_root_plan(fraction + GUARD)[1] + 4, 12) + 4)
     return max(2 * (magnitude + fraction), iterated, magnitude + fraction + precision + 2)
@@ -130,10 +130,10 @@ def bits_needed(fraction: int, magnitude: int, ulps: float = 2.0, *, roots: bool
 
 def constants(fraction: int) -> Iterator[int]:
     """The public numbers that reciprocals and roots are computed with: every seat must have the same."""
-    plan = _reciprocal_plan(fraction)
+    degree, centres = _reciprocal_plan(fraction)
     start, steps = _root_plan(fraction + GUARD)
-    yield from (plan.degree, steps, bits_needed(fraction, 0))
-    yield from (round(number * 2 ** (fraction + GUARD)) for number in (_LINE, *plan.centres))
+    yield from (degree, steps, bits_needed(fraction, 0))
+    yield from (round(number * 2 ** (fraction + GUARD)) for number in (_LINE, *centres))
     for coefficients in (_reciprocal_start(2), _reciprocal_start(3), start):
         yield from _round_coefficients(coefficients)
 
@@ -166,17 +166,16 @@ def _secret_powers(
     coarse = [radix * (groups - 1 - group) for group in range(groups)]
     if roots:
         fine = [step - step % 2 for step in fine]
-    halvings = (1, 2) if roots else (1,)
-    places = radix - 1 if groups > 1 else 0
+    halvings, places = (1, 2) if roots else (1,), radix - 1 if groups > 1 else 0
+
+    def powers(hot: FixedPointShares, steps: Sequence[int], *, first: bool = False) -> list[FixedPointShares]:
+        return [_weighted_power(engine, hot, [step // by for step in steps], first=first) for by in halvings]
+
     if groups > 1:
-        low = [
-            _weighted_power(engine, known[:places], [step // halving for step in fine], first=True)
-            for halving in halvings
-        ]
-        high = [_weighted_power(engine, known[places:], [step // halving for step in coarse]) for halving in halvings]
-        found = engine.products(list(zip(low, high, strict=True)), fraction=0)
+        pairs = zip(powers(known[:places], fine, first=True), powers(known[places:], coarse), strict=True)
+        found = engine.products(list(pairs), fraction=0)
     else:
-        found = [_weighted_power(engine, known, [step // halving for step in fine]) for halving in halvings]
+        found = powers(known, fine)
     some = replace(engine.total(known[places:], 0), bound=1)
     shape = number.shape
     return bits + radix * groups - length, [power.reshape(*shape) for power in found], some.reshape(*shape)
@@ -258,17 +257,12 @@ def _round_coefficients(coefficients: Sequence[float]) -> list[int]:
     return [round(c * 2**bits) for c in coefficients]
 
 
-@dataclass(frozen=True)
-class _ReciprocalPlan:
-    """The degree of the first approximation, and the middle of e^2 in both steps."""
-
-    degree: int
-    centres: tuple[float, float]
-
-
 @cache
-def _reciprocal_plan(fraction: int) -> _ReciprocalPlan:
-    """The plan of the lowest degree after which the relative error is at most a quarter of 2^-fraction."""
+def _reciprocal_plan(fraction: int) -> tuple[int, list[float]]:
+    """The degree of the first approximation, and the middle of e^2 in both steps.
+
+    It is the lowest degree after which the relative error is at most a quarter of 2^-fraction.
+    """
     for degree in (1, 2, 3):
         error, centres = _first_error(degree), []
         for _ in range(2):
@@ -277,7 +271,7 @@ def _reciprocal_plan(fraction: int) -> _ReciprocalPlan:
             error = centres[-1] + centres[-1] ** 2 / 4
         if error <= 2.0 ** -(fraction + 2):
             break
-    return _ReciprocalPlan(degree, (centres[0], centres[1]))
+    return degree, centres
 
 
 def _first_error(degree: int) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from math import comb
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,7 @@ from colonnade.message_schema import receive_message
 from colonnade.mpc import messages
 from colonnade.mpc.committee import Shares
 from colonnade.mpc.engine import ShareEngine
-from colonnade.mpc.fixed_point import circuits
-from colonnade.mpc.fixed_point.shared_bits import WORD, BitEngine, BitShares, slice_bits, word_count
+from colonnade.mpc.fixed_point.shared_bits import WORD, BitEngine, BitShares, add_bits, slice_bits, word_count
 from colonnade.mpc.messages import BLOCK, pack, unpack
 from colonnade.mpc.pseudorandom_sharing import key_groups
 from colonnade.mpc.residues import LIMB, Residues, ResidueSystem, centred
@@ -43,6 +42,7 @@ LONG_LIMB = 25
 """Times a residue, limbs of this size are below 2^46, so that 32 of them sum up to less than 2^51."""
 _UNHEARD = 16
 """So many blocks of coins may be on their way before a seat takes what it is told of the first one."""
+Made = TypeVar("Made")
 MaskKey = tuple[str, int, int]
 """The kind, the number of bits, and for how many numbers."""
 
@@ -159,35 +159,31 @@ class MaskSource:
 
     def mask(self, bits: int, count: int) -> TruncationMask:
         """A mask of degree ``threshold``, for numbers of which ``bits`` bits will be cut off."""
-        found: TruncationMask = self._take(("mask", bits, count))
-        return found
+        return self._take(("mask", bits, count), TruncationMask)
 
     def open_mask(self, bits: int, count: int) -> TruncationMask:
         """A mask of twice that degree, for products of two shared numbers."""
-        found: TruncationMask = self._take(("open mask", bits, count))
-        return found
+        return self._take(("open mask", bits, count), TruncationMask)
 
     def bit_mask(self, bits: int, count: int) -> BitMask:
         """A mask whose b lowest bits are shared as bits too.
 
-        The bits of all groups are added (:func:`circuits.add`, which states the rounds). A seat sends about
+        The bits of all groups are added (:func:`add_bits`, which states the rounds). A seat sends about
         b (groups - 2 + log2 b) shared bits to each of n - 1 - t seats, or b (groups - 1) if there are many numbers.
         """
-        found: BitMask = self._take(("bit mask", bits, count))
-        return found
+        return self._take(("bit mask", bits, count), BitMask)
 
     def coins(self, bits: int, count: int) -> SharedCoins:
         """Random bits in both forms: about log2(groups) rounds, and one product for each group but one.
 
         Three seats that do not check each other take 2 rounds, and each sends one share.
         """
-        found: SharedCoins = self._take(("coins", bits, count))
-        return found
+        return self._take(("coins", bits, count), SharedCoins)
 
-    def _take(self, key: MaskKey) -> Any:
+    def _take(self, key: MaskKey, kind: type[Made]) -> Made:
         self.used[key] += 1
-        kept = self._kept[key]
-        return kept.popleft() if kept else self._makers[key[0]](*key[1:])
+        kept, make = self._kept[key], self._makers[key[0]]
+        return cast(Made, kept.popleft() if kept else make(*key[1:]))
 
     def _shares(self, values: Residues, degree: int | None = None) -> Shares:
         return Shares(values, self.engine.committee.threshold if degree is None else degree)
@@ -223,7 +219,8 @@ class MaskSource:
             weights, primes = self.engine.common.weights, self.system.primes
             # Of few groups longer limbs, and so fewer of them, are exact as well.
             most, size = (1 << 5, LONG_LIMB) if len(weights) * self.width <= LONG_LIMB << 4 else (1 << 8, LIMB)
-            sizes = [_limb_sizes(length, size) for length in (bits, self.width - bits)]
+            lengths = bits, self.width - bits
+            sizes = [[min(size, length - start) for start in range(0, length, size)] for length in lengths]
 
             def factors(count: int) -> Residues:
                 rows = [
@@ -245,7 +242,7 @@ class MaskSource:
         ]
         whole = self.engine.common.share_of_sum(iter(parts))
         numbers = self.bits.group_bits([slice_bits(low, bits) for low in lows], count)
-        return BitMask(self._shares(whole), circuits.add(self.bits, numbers, fast=count <= _HURRY))
+        return BitMask(self._shares(whole), add_bits(self.bits, numbers, fast=count <= _HURRY))
 
     def _draw(self, bits: int, count: int) -> tuple[list[NDArray[np.uint64]], list[Residues]]:
         """For each group of this seat, draw a number: its lowest bits, and the number without them."""
@@ -374,11 +371,6 @@ def _take_part(made: Any, start: int, count: int) -> Any:
     if isinstance(made, BitShares):
         return BitShares(made.planes[..., start // WORD : start // WORD + word_count(count)], made.degree, count)
     return type(made)(*(_take_part(getattr(made, field.name), start, count) for field in fields(made)))
-
-
-def _limb_sizes(bits: int, size: int) -> list[int]:
-    """The bits of each limb of a number, the lowest first."""
-    return [min(size, bits - start) for start in range(0, bits, size)]
 
 
 def _message_blocks(bits: int, count: int) -> Iterator[tuple[slice, slice]]:

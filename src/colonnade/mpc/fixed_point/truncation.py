@@ -48,6 +48,7 @@ from colonnade.mpc.residues import (
     broadcast_shape,
     centred,
     constant_rows,
+    digit_factors,
     reduce,
 )
 from colonnade.mpc.shamir import lagrange_weights
@@ -290,12 +291,10 @@ class Truncator:
         if high and self.engine.active:
             joined = self.engine.add([joined, self.engine.zero(joined.shape, degree)])
         opened = self.engine.open_among_seats(joined)
-        found = []
-        for (number, mask), part in _split_opened(opened, masked):
-            if high and self.engine.active:
+        if high and self.engine.active:
+            for (number, mask), part in _split_opened(opened, masked):
                 self._claim_opened(number, part, mask)
-            found.append(self._remove_mask(number, mask, part, everyone))
-        return found
+        return self._remove_masks(masked, opened, everyone)
 
     def _read_by_few(self, masked: Sequence[tuple[PendingTruncation, TruncationMask]], degree: int) -> list[Residues]:
         seats = self.engine.committee.seats
@@ -303,10 +302,7 @@ class Truncator:
         opened = self.engine.open_to_readers(self._join(masked, degree), readers)
         if opened is None:
             return [np.negative(mask.high.values) for _, mask in masked]
-        factors = self._share_factors(seats[0])
-        return [
-            self._remove_mask(number, mask, part, factors) for (number, mask), part in _split_opened(opened, masked)
-        ]
+        return self._remove_masks(masked, opened, self._share_factors(seats[0]))
 
     def _join(self, masked: Sequence[tuple[PendingTruncation, TruncationMask]], degree: int) -> Shares:
         """All numbers under their masks, in one row."""
@@ -324,13 +320,16 @@ class Truncator:
         """
         return (1 << number.bits) - ((self.masks.groups - 1) << number.cut >> 1)
 
-    def _remove_mask(
-        self, number: PendingTruncation, mask: TruncationMask, opened: Residues, share: tuple[int, ...]
-    ) -> Residues:
+    def _remove_masks(
+        self, masked: Sequence[tuple[PendingTruncation, TruncationMask]], opened: Residues, share: tuple[int, ...]
+    ) -> list[Residues]:
         """Opened numbers without their lowest bits and without their masks; ``share`` is what readers multiply with."""
-        values = self._quotient(number, opened, share)
-        values -= mask.high.values
-        return self.system.reduce(values)
+        found = []
+        for (number, mask), part in _split_opened(opened, masked):
+            values = self._quotient(number, part, share)
+            values -= mask.high.values
+            found.append(self.system.reduce(values))
+        return found
 
     def _quotient(self, number: PendingTruncation, opened: Residues, share: tuple[int, ...]) -> Residues:
         """(c - c mod 2^cut - 2^bits) / 2^cut, times a factor for each prime; not reduced, but below 2^51."""
@@ -351,7 +350,7 @@ class Truncator:
         Without its mask, what was opened is a sharing of the number at the degree of a fresh input.
         """
         system, threshold = self.system, self.engine.committee.threshold
-        values = opened * system.digit_factors(0, opened.shape)
+        values = opened * digit_factors(system.primes, opened.shape)
         values -= mask.whole.values
         values -= system.constant_array(self._offset(number), values.shape)
         shares = Shares(system.reduce(values), threshold)

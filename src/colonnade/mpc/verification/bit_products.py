@@ -61,7 +61,8 @@ class BitProductClaims:
         claims, self._claims, self.held = self._claims, [], 0
         if not claims:
             return
-        factors = [np.concatenate([_flatten(claim[i]) for claim in claims], axis=1) for i in range(3)]
+        flat = [[np.ascontiguousarray(planes).reshape(len(planes), -1) for planes in claim] for claim in claims]
+        factors = [np.concatenate(planes, axis=1) for planes in zip(*flat, strict=True)]
         variables = _variables(factors[0].shape[1] * WORD)
         left, right, result = (_split_in_parts(planes, 1 << variables) for planes in factors)
         coin = self._coin()
@@ -172,7 +173,8 @@ class BitProductClaims:
             some = parts[:, start : start + together].swapaxes(0, 1).reshape(factors.size, -1)
             for place, (factor, words) in enumerate(zip(factors, some, strict=True)):
                 table = np.concatenate([table, table ^ factor])
-                index |= _unpack_words(words).astype(np.uint16) << np.uint16(place)
+                single = np.unpackbits(np.ascontiguousarray(words, dtype="<u8").view(np.uint8), bitorder="little")
+                index |= single.astype(np.uint16) << np.uint16(place)
             total ^= table[index]
         return total
 
@@ -256,10 +258,6 @@ def _variables(length: int) -> int:
     return min(_MOST_VARIABLES, max(0, (-(-length // SHORT) - 1).bit_length()))
 
 
-def _flatten(planes: BitPlanes) -> BitPlanes:
-    return np.ascontiguousarray(planes).reshape(len(planes), -1)
-
-
 def _split_in_parts(planes: BitPlanes, parts: int) -> BitPlanes:
     """Words as an array (powers of x, parts, words of a part); the last part is filled up with zeros."""
     size = -(-planes.shape[1] // parts)
@@ -329,8 +327,3 @@ def _select_rows(words: BitPlanes, rows: Elements) -> BitPlanes:
         chosen = np.flatnonzero(rows >> np.uint64(place) & ONE)
         found[place] = np.bitwise_xor.reduce(words.take(chosen, axis=1), axis=1)
     return found
-
-
-def _unpack_words(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """The bits of words, the lowest first."""
-    return np.unpackbits(np.ascontiguousarray(words, dtype="<u8").view(np.uint8), bitorder="little")

@@ -91,13 +91,11 @@ def inner(left: Elements, right: Elements) -> Elements:
 
 def power(base: Elements, exponent: int) -> Elements:
     """Elements to the power of a positive integer."""
-    found: Elements | None = None
+    found = np.full_like(base, ONE)
     while exponent:
         if exponent & 1:
-            found = base if found is None else multiply(found, base)
+            found = multiply(found, base)
         base, exponent = multiply(base, base), exponent >> 1
-    if found is None:
-        return np.full_like(base, ONE)
     return found
 
 

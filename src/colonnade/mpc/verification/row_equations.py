@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.mpc.residues import Residues, ResidueSystem, centred, inverse, reduce
-from colonnade.mpc.verification.inner_products import lagrange, lagrange_at, random_points
-from colonnade.mpc.verification.input_ranges import RowIdentity
+from colonnade.mpc.verification.claims import lagrange, lagrange_at, random_points
 from colonnade.randomness import Stream
 
 RowBlock = Sequence[Residues]
@@ -32,6 +31,27 @@ _LIMB = 18
 _EXACT = 512
 _AT_ONCE = 1 << 15
 """Products of rows that are formed at a time: they fit in the cache."""
+
+
+@dataclass(frozen=True)
+class RowIdentity:
+    """Quadratic equations that hold in every row: the sum of quad u^2 + linear u over the columns is the target.
+
+    ``quad`` and ``linear`` have a row for each equation.
+    """
+
+    quad: NDArray[np.float64]
+    linear: NDArray[np.float64]
+    targets: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return int(self.quad.shape[1])
+
+    def most(self, equation: int) -> int:
+        """The largest inner product of two honest rows, over the columns of this equation: of norms, or of flags."""
+        return max(self.targets[equation], self.width)
 
 
 @dataclass(frozen=True)
@@ -159,10 +179,8 @@ class RowEquations:
         m, system = self.second, self.system
         grouped = self._regroup(rows)
         products = np.empty((len(system.primes), self.repeated, m, m))
-        for index, _ in enumerate(system.primes):
-            for again in range(self.repeated):
-                part = grouped[index, again]  # (left, m, width)
-                products[index, again] = self._second_products(index, again, part)
+        for index, again in np.ndindex(products.shape[:2]):
+            products[index, again] = self._second_products(index, again, grouped[index, again])  # (left, m, width)
         linear = np.zeros(grouped.shape[:4])
         for some in _spans(grouped.shape[4]) if self.identity.linear.any() else ():
             linear += system.reduce(np.matmul(grouped[..., some], self.linear[:, :, None, some, None])[..., 0])
@@ -202,20 +220,21 @@ class RowEquations:
     def fold_all(self, blocks: Sequence[RowBlock], points: EvaluationPoints, read: AffineReading | None) -> Residues:
         """The polynomials of all groups at the points: residues (primes, repetitions, groups, width)."""
         factors = self.factors(points)
-        out, done = self.allocate_folded(), 0
+        out, done = np.empty((len(self.system.primes), self.repeated, self.groups, self.identity.width)), 0
         for block in blocks:
             done = self.fold(out, done, block, factors)
-        if read is not None:
-            self.apply_reading(out, factors, read)
+        if read is None:
+            return out
+        # Polynomials through x become those through u; rows that only fill a group are zero in both.
+        real = np.concatenate([_is_row(size, self.first) for size in self.sizes])
+        ones = self.system.reduce(np.matmul(factors, real.T))  # (primes, repetitions, groups)
+        for prime, part, one in zip(self.system.primes, out[..., : len(read.scales)], ones, strict=True):
+            part[...] = read.apply(prime, part, one)
         return out
 
     def factors(self, points: EvaluationPoints) -> Residues:
         """By what the rows of a group are multiplied: (primes, repetitions, m)."""
         return _fold_factors(self.system.primes, self.first, points.tobytes())
-
-    def allocate_folded(self) -> Residues:
-        """Room for what is left of the rows."""
-        return np.empty((len(self.system.primes), self.repeated, self.groups, self.identity.width))
 
     def fold(self, out: Residues, done: int, block: RowBlock, factors: Residues) -> int:
         """Fold one block, whose groups follow on those that are done; says how many are done then."""
@@ -233,15 +252,6 @@ class RowEquations:
                 here[:, done : done + groups, at : at + width] = one.reshape(-1, groups, width)
             at += width
         return done + groups
-
-    def apply_reading(self, out: Residues, factors: Residues, read: AffineReading) -> None:
-        """Turn polynomials through x into those through u; rows that only fill a group are zero in both."""
-        real = np.concatenate([_is_row(size, self.first) for size in self.sizes])
-        ones = self.system.reduce(np.matmul(factors, real.T))  # (primes, repetitions, groups)
-        width = len(read.scales)
-        for index, prime in enumerate(self.system.primes):
-            part = out[index, :, :, :width]
-            part[...] = read.apply(prime, part, ones[index])
 
     def fold_again(self, rows: Residues, points: EvaluationPoints) -> Residues:
         """What is left after the second fold: (primes, repetitions, left, width)."""
@@ -262,7 +272,7 @@ class RowEquations:
         target = np.array([[centred(target, prime) for target in self.identity.targets] for prime in system.primes])
         due = system.reduce(system.reduce(self.gamma * target[:, None].astype(np.float64)).sum(axis=2))
         real = np.concatenate([_is_row(size, m) for size in self.sizes])
-        public = system.reduce(_group_sums(system, self.alpha, real) * due[..., None])
+        public = system.reduce(system.reduce(np.matmul(self.alpha, real), passes=2) * due[..., None])
         return self.evaluate(np.concatenate([public, dealt], axis=2), points)
 
     def evaluate(self, values: Residues, points: EvaluationPoints) -> Residues:
@@ -308,11 +318,6 @@ def _chosen_columns(chosen: NDArray[np.float64]) -> slice | NDArray[np.int64]:
 def _is_row(size: int, m: int) -> NDArray[np.float64]:
     """For each group of a block, 1 for rows and 0 for what fills the end."""
     return (np.arange(-(-size // m) * m) < size).astype(np.float64).reshape(m, -1).T
-
-
-def _group_sums(system: ResidueSystem, alpha: Residues, real: NDArray[np.float64]) -> Residues:
-    """The sums of alpha over the groups in which a place holds a row: (primes, repetitions, m)."""
-    return system.reduce(np.matmul(alpha, real), passes=2)
 
 
 def _first_points(count: int) -> tuple[int, ...]:

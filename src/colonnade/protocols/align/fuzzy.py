@@ -30,10 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ProtocolError
-from colonnade.message_schema import receive_message
-from colonnade.protocols.align import messages
-from colonnade.protocols.align.dh_psi import shared_key
-from colonnade.protocols.align.messages import shuffled
+from colonnade.message_schema import ArrayForm, MessageSchema, UpTo, receive_message
+from colonnade.protocols.align.messages import TOKEN_BYTES, shuffled
+from colonnade.protocols.align.tags import shared_key
 from colonnade.protocols.align.task import AlignmentTask, require_clkhash
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Progress, silent
 from colonnade.randomness import Stream
@@ -166,14 +165,18 @@ def owner(me: Owner, keys: TableKeys, task: AlignmentTask) -> tuple[Rows, NDArra
 def coordinator(me: Coordinator, task: AlignmentTask, sizes: Mapping[str, int]) -> int:
     """The coordinator's side: pair the filters, send each owner its own rows, and return the number of pairs."""
     left, right = (
-        receive_message(me.link(name), name, messages.filters_message(sizes[name], FILTER_BYTES))["filters"]
+        receive_message(
+            me.link(name),
+            name,
+            MessageSchema("fuzzy-filters", filters=ArrayForm(np.uint8, (sizes[name], FILTER_BYTES))),
+        )["filters"]
         for name in task.owners
     )
     with me.meter.phase("compare"):
         pairs = pair(left, right, task.similarity, progress=me.progress)
     stream = Stream.fresh()
     order = shuffled(len(pairs), stream)
-    index = stream.uint64((len(pairs), messages.TOKEN_BYTES // 8)).view(np.uint8)
+    index = stream.uint64((len(pairs), TOKEN_BYTES // 8)).view(np.uint8)
     told = len(pairs) if len(pairs) >= task.at_least else 0  # owners learn who is common only if these are enough
     for name, rows in zip(task.owners, pairs[order].T, strict=True):
         me.link(name).send("fuzzy-matched", rows=np.ascontiguousarray(rows[:told]), index=index[:told])
@@ -181,7 +184,12 @@ def coordinator(me: Coordinator, task: AlignmentTask, sizes: Mapping[str, int]) 
 
 
 def _receive_matches(me: Owner, count: int) -> tuple[Rows, NDArray[np.uint8]]:
-    told = receive_message(me.link(COORDINATOR), COORDINATOR, messages.matched_message(count))
+    due = MessageSchema(
+        "fuzzy-matched",
+        rows=ArrayForm(np.int64, (UpTo(count),), 0, count - 1),
+        index=ArrayForm(np.uint8, (UpTo(count), TOKEN_BYTES)),
+    )
+    told = receive_message(me.link(COORDINATOR), COORDINATOR, due)
     rows, index = told["rows"], told["index"]
     if len(np.unique(rows)) != len(rows):
         raise ProtocolError(f"the {COORDINATOR} sent 'fuzzy-matched' with a row that comes twice [MS010]")

@@ -1,12 +1,24 @@
 """Both sides of an alignment: choose who leads, make tags, join them or give them slots.
 
 Nothing here is a share, and nothing is spent: an alignment that ends early costs no budget.
+
+Members known: each owner learns which of its own people all the others hold too. Every owner has a share for each of
+its people; the shares of all owners XOR to zero for a person whom all of them hold. An owner puts its shares under its
+tags into an oblivious store. One participant joins: it looks the leader's tags up in all stores. If an owner does not
+hold the person, its store gives a random answer, so the sum is random: it does not tell which owners lack the person,
+or how many. In ``dh`` and ``ot`` the leader joins; in ``helper`` it is the coordinator, which has no key.
+
+Members hidden: there is a common universe of slots, of which every owner knows those of its own rows. The coordinator
+gets tags, which tell it nothing about people. A tag that the leader has too gets the slot of the leader's row, every
+other tag gets a new slot, and each owner gets the slots of its own list. For an owner these are random slots, with or
+without matches, so it learns the size of the universe and nothing else. It does not even learn whether anybody matched:
+with a list of one person that would be an answer about that person.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,19 +27,183 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
-from colonnade.message_schema import receive_message
-from colonnade.mpc.key_value_store import Words
-from colonnade.protocols.agreement import EqualityComparison, PairwiseKeys
-from colonnade.protocols.align import dh_psi, fuzzy, messages, ot_psi, private_join, private_membership
-from colonnade.protocols.align.dh_psi import KeyTags
-from colonnade.protocols.align.messages import TOKEN_BYTES, ProgressSteps, shuffled
+from colonnade.message_schema import ArrayForm, Boolean, FixedBytes, Integer, MessageSchema, TextChoice, receive_message
+from colonnade.mpc.key_value_store import KeyValueStore, Words, build_store, cell_count
+from colonnade.protocols.align import fuzzy, tags as tagging
+from colonnade.protocols.align.messages import (
+    LONGEST,
+    TOKEN_BYTES,
+    ProgressStep,
+    ProgressSteps,
+    all_differ,
+    as_binary,
+    ignore_progress,
+    positions,
+    receive_different_words,
+    receive_words,
+    send_words,
+    shuffled,
+)
+from colonnade.protocols.align.tags import KeyTags, keyed_hashes
 from colonnade.protocols.align.task import AlignmentTask
 from colonnade.protocols.lanes.partitions import check_fits
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
-from colonnade.randomness import KEY_BYTES, Stream
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.rows import EqualityComparison, PairwiseKeys
+from colonnade.randomness import KEY_BYTES, Stream, new_key
 from colonnade.tables import Table
-from colonnade.tables.cell_parsing import pa
+from colonnade.tables.cell_parsing import pa, pc
 from colonnade.tables.keys import TableKeys
+
+_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class CommonMembers:
+    """The common people: their positions in an owner's own list, in the common order, and a random number for each."""
+
+    rows: NDArray[np.int64]
+    index: Words
+
+    def fingerprint(self, keys: Sequence[bytes]) -> bytes:
+        """What all owners must have alike: the common people in their order, each with its number.
+
+        An owner that was told of somebody whom it does not hold holds nothing that another could hold. It does not say
+        so by itself, because whoever told it would learn from that who is on its list.
+        """
+        if (self.rows < 0).any():
+            return new_key()
+        state = hashlib.sha256()
+        for start in range(0, len(self.rows), _AT_ONCE):
+            own = pa.array([keys[row] for row in self.rows[start : start + _AT_ONCE].tolist()], pa.large_binary())
+            lengths = np.asarray(pc.binary_length(own), dtype="<u8")
+            numbers = np.ascontiguousarray(self.index[start : start + _AT_ONCE], dtype="<u8")
+            parts = as_binary(lengths).cast(own.type), own, as_binary(numbers).cast(own.type)
+            state.update(pc.binary_join_element_wise(*parts, pa.scalar(b"", own.type)).buffers()[2])
+        return state.digest()
+
+
+def zero_shares(me: Owner, keys: Sequence[bytes], secrets: Iterable[bytes]) -> Words:
+    """This owner's shares: for every secret that it has with another owner a keyed hash, which the other adds too."""
+    pairs = list(secrets)
+    total = np.zeros((len(keys), 2), dtype=np.uint64)
+    step = ProgressSteps(me, "match", len(keys) * len(pairs))
+    for secret in pairs:
+        total ^= keyed_hashes(keys, secret, step)
+    return total
+
+
+def leader_joins(me: Owner, tags: Mapping[str, KeyTags], shares: Words, at_least: int) -> CommonMembers:
+    """``dh`` and ``ot``, the leader: look its own people up in everybody's store, and send everybody its matches.
+
+    If there are too few matches, the others get empty lists.
+    """
+    for other, own in tags.items():
+        shares = shares ^ own.pads ^ _receive_store(me, other, own.theirs)[own.tags]
+    rows, index = _common(shares)
+    told = len(rows) if len(rows) >= at_least else 0
+    for other, own in tags.items():
+        _tell(me, other, own.tags[rows[:told]], index[:told])
+    me.link(COORDINATOR).send("common", count=len(rows))
+    return CommonMembers(rows, index)
+
+
+def send_store(me: Owner, own: KeyTags, shares: Words, joiner: str) -> None:
+    """Any other owner: send what it holds to the participant that joins."""
+    store = build_store(own.tags, shares ^ own.pads, Stream.fresh())
+    me.link(joiner).send("store", seed=store.seed.to_bytes(8, "little"))
+    send_words(me.link(joiner), "cells", store.cells)
+
+
+def coordinator_joins(me: Coordinator, leader: str, sizes: Mapping[str, int], at_least: int) -> int:
+    """``helper``, the coordinator: join lists that it cannot read; it returns how many people are common.
+
+    If there are too few matches, the owners get empty lists.
+    """
+    others = [owner for owner in sizes if owner != leader]
+    step = ProgressSteps(me, "align", 2 * sizes[leader] + sum(cell_count(sizes[owner]) for owner in others))
+    tags = receive_different_words(me.link(leader), "tags", leader, sizes[leader], step)
+    shares = receive_words(me.link(leader), "shares", leader, sizes[leader], least=sizes[leader], step=step)
+    for owner in others:
+        shares = shares ^ _receive_store(me, owner, sizes[owner], step)[tags]
+    rows, index = _common(shares)
+    told = len(rows) if len(rows) >= at_least else 0
+    for owner in sizes:
+        _tell(me, owner, tags[rows[:told]], index[:told])
+    return len(rows)
+
+
+def _common(total: Words) -> tuple[NDArray[np.int64], Words]:
+    """The rows whose shares cancel, in a random order, and a random number for each."""
+    stream = Stream.fresh()
+    rows = np.flatnonzero(~total.any(axis=1))
+    return rows[shuffled(len(rows), stream)], stream.uint64((len(rows), 2))
+
+
+def _tell(me: Role, owner: str, tags: Words, index: Words) -> None:
+    send_words(me.link(owner), "matched", tags)
+    send_words(me.link(owner), "index", index)
+
+
+def receive_matches(me: Owner, joiner: str, tags: Words) -> CommonMembers:
+    """Receive the matches from the participant that joined, and find them among the own tags; -1 if it is none."""
+    told = receive_words(me.link(joiner), "matched", joiner, len(tags))
+    if not all_differ(told):
+        raise ProtocolError(f"{joiner} named somebody twice in 'matched' [MS012]")
+    rows = positions(told, tags)
+    return CommonMembers(rows, receive_different_words(me.link(joiner), "index", joiner, len(rows)))
+
+
+def _receive_store(me: Role, owner: str, size: int, step: ProgressStep = ignore_progress) -> KeyValueStore:
+    seed = receive_message(me.link(owner), owner, MessageSchema("store", seed=FixedBytes(8)))["seed"]
+    cells = receive_words(me.link(owner), "cells", owner, cell_count(size), least=cell_count(size), step=step)
+    return KeyValueStore(int.from_bytes(seed, "little"), cells)
+
+
+Slots = NDArray[np.int64]
+
+
+def receive_slots(me: Owner, rows: int) -> tuple[Slots, int, bytes]:
+    """The slots of this owner's rows, the size of the universe, and the name of the alignment."""
+    own, most = ArrayForm(np.int64, (rows,), 0), Integer(rows, LONGEST)
+    due = MessageSchema("slots", slots=own, size=most, token=FixedBytes(TOKEN_BYTES))
+    told = receive_message(me.link(COORDINATOR), COORDINATOR, due)
+    found, size = told["slots"], told["size"]
+    if rows and (found.max() >= size or len(np.unique(found)) != rows):
+        raise ProtocolError(f"the {COORDINATOR} sent 'slots' outside the universe, or one of them twice [MS019]")
+    return found, size, told["token"]
+
+
+def receive_tags(me: Coordinator, leader: str, sizes: Mapping[str, int]) -> dict[str, tuple[Words, Words]]:
+    """For every other owner the leader's tags and its own."""
+    others = [owner for owner in sizes if owner != leader]
+    step = ProgressSteps(me, "match", sizes[leader] * len(others) + sum(sizes[other] for other in others))
+    theirs = [receive_different_words(me.link(leader), "tags", leader, sizes[leader], step) for _ in others]
+    return {
+        other: (own, receive_different_words(me.link(other), "tags", other, sizes[other], step))
+        for other, own in zip(others, theirs, strict=True)
+    }
+
+
+def assign_slots(tags: Mapping[str, tuple[Words, Words]], stream: Stream) -> tuple[Slots, dict[str, Slots], int, int]:
+    """The leader's slots, everybody else's, the size of the universe, and how many people are common to all."""
+    rows = len(next(iter(tags.values()))[0])
+    size = rows + sum(len(own) for _, own in tags.values())
+    order = shuffled(size, stream)
+    free = rows
+    common = np.ones(rows, dtype=bool)
+    slots = {}
+    for other, (theirs, own) in tags.items():
+        place = positions(own, theirs)
+        held = np.zeros(rows, dtype=bool)
+        held[place[place >= 0]] = True
+        common &= held
+        apart = place < 0
+        # Owners have equal slots only for rows of the leader, so comparing slots tells nothing else.
+        place[apart] = free + np.arange(int(apart.sum()))
+        free += len(own)
+        slots[other] = order[place]
+    return order[:rows], slots, size, int(common.sum())
+
 
 _TOLD_APART = (
     "the owners were not all told the same people as common to all, in one order, so somebody does not follow the "
@@ -83,7 +259,9 @@ def owner(
     """
     length = _length(keys, task, people)
     me.link(COORDINATOR).send("align", rows=length, token=known)
-    told = receive_message(me.link(COORDINATOR), COORDINATOR, messages.plan_message(task.leaders, known))
+    held = Boolean(None if known else False)  # an alignment cannot be used again where none is held
+    due = MessageSchema("align-plan", again=held, leader=TextChoice(("", *task.leaders)))
+    told = receive_message(me.link(COORDINATOR), COORDINATOR, due)
     again, leader = told["again"], told["leader"]
     if again == bool(leader):
         raise ProtocolError(
@@ -98,7 +276,7 @@ def owner(
     if task.hidden:
         return _hidden(me, _tags(me, values, task, leader, run), order, keys, task)
     circle = cache(partial(PairwiseKeys.of, me, task.owners, task.leaders))
-    shares = cache(lambda: private_join.zero_shares(me, values, circle().keys.values()))
+    shares = cache(lambda: zero_shares(me, values, circle().keys.values()))
     if task.mode == "ot":
         circle()  # before all else, so that the others can make their shares while the leader lays its list out
     made = _tags(me, values, task, leader, run, shares)
@@ -113,7 +291,8 @@ def owner(
 
 def coordinator(me: Coordinator, task: AlignmentTask) -> AlignmentCounts:
     """The coordinator's program."""
-    lists = {name: receive_message(me.link(name), name, messages.align_message(task.lengths)) for name in task.owners}
+    due = MessageSchema("align", rows=task.lengths, token=FixedBytes(0, TOKEN_BYTES))
+    lists = {name: receive_message(me.link(name), name, due) for name in task.owners}
     sizes: dict[str, int] = {name: said["rows"] for name, said in lists.items()}
     tokens = {said["token"] for said in lists.values()}
     if len(tokens) == 1 and tokens != {b""}:
@@ -125,16 +304,18 @@ def coordinator(me: Coordinator, task: AlignmentTask) -> AlignmentCounts:
     for name in task.owners:
         me.link(name).send("align-plan", again=False, leader=leader)
     if task.leader_joins:
-        reports = ot_psi.reports if task.mode == "ot" else dh_psi.expected_reports
-        dh_psi.follow_leader(me, leader, sizes, *reports(leader, sizes, both=task.hidden))
+        reports = tagging.reports if task.mode == "ot" else tagging.expected_reports
+        tagging.follow_leader(me, leader, sizes, *reports(leader, sizes, both=task.hidden))
     if task.hidden:
         return AlignmentCounts(_place(me, leader, sizes), sizes)
     if task.mode == "fuzzy":
         count = fuzzy.coordinator(me, task, sizes)
     elif task.mode == "helper":
-        count = private_join.coordinator_joins(me, leader, sizes, task.enough)
+        count = coordinator_joins(me, leader, sizes, task.enough)
     else:
-        count = receive_message(me.link(leader), leader, messages.common_message(min(sizes.values())))["count"]
+        count = receive_message(
+            me.link(leader), leader, MessageSchema("common", count=Integer(0, min(sizes.values())))
+        )["count"]
     _tell_verdict(me, count, task)
     return AlignmentCounts(count, sizes)
 
@@ -150,24 +331,24 @@ def _tags(
     task: AlignmentTask,
     leader: str,
     run: bytes,
-    meanwhile: Callable[[], object] = ot_psi.no_values,
+    meanwhile: Callable[[], object] = tagging.no_values,
 ) -> KeyTags | dict[str, KeyTags]:
     """This owner's tags; the leader has one list for every other owner, except in ``helper`` with known members."""
     others = [name for name in task.owners if name != leader]
     if task.mode == "ot":
         if me.name == leader:
-            return ot_psi.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
-        return ot_psi.other_answers(me, values, leader, task.lengths, run, both=task.hidden, meanwhile=meanwhile)
+            return tagging.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
+        return tagging.other_answers(me, values, leader, task.lengths, run, both=task.hidden, meanwhile=meanwhile)
     if task.mode == "dh":
         if me.name == leader:
-            return dh_psi.blind_as_leader(me, values, others, task.lengths, both=task.hidden)
-        return dh_psi.blind_as_other(me, values, leader, task.lengths, both=task.hidden)
-    key = dh_psi.shared_key(me, [leader, *others])
+            return tagging.blind_as_leader(me, values, others, task.lengths, both=task.hidden)
+        return tagging.blind_as_other(me, values, leader, task.lengths, both=task.hidden)
+    key = tagging.shared_key(me, [leader, *others])
     lists = others if task.hidden and me.name == leader else [me.name]
     step = ProgressSteps(me, "align", len(values) * len(lists))
     if not task.hidden:
         return KeyTags.from_secret(values, key, step)
-    made = {name: KeyTags.from_secret(values, dh_psi.key_for(name, key), step) for name in lists}
+    made = {name: KeyTags.from_secret(values, tagging.key_for(name, key), step) for name in lists}
     return made if me.name == leader else made[me.name]
 
 
@@ -209,32 +390,30 @@ def _visible(
 
 def _joined(
     me: Owner, made: KeyTags | dict[str, KeyTags], shares: Words, task: AlignmentTask, leader: str
-) -> private_join.CommonMembers:
+) -> CommonMembers:
     """The common people, from tags and from shares that cancel only for them."""
     if isinstance(made, dict):
-        return private_join.leader_joins(me, made, shares, task.enough)
+        return leader_joins(me, made, shares, task.enough)
     joiner = leader if task.leader_joins else COORDINATOR
-    if me.name == leader:
-        private_join.send_questions(me, made.tags, shares)
+    if me.name == leader:  # the coordinator looks its tags up
+        send_words(me.link(COORDINATOR), "tags", made.tags)
+        send_words(me.link(COORDINATOR), "shares", shares)
     else:
-        private_join.send_store(me, made, shares, joiner)
+        send_store(me, made, shares, joiner)
     if task.leader_joins:
-        dh_psi.wait_for_leader(me)
-    return private_join.receive_matches(me, joiner, made.tags)
+        tagging.wait_for_leader(me)
+    return receive_matches(me, joiner, made.tags)
 
 
 def _hidden(
     me: Owner, made: KeyTags | dict[str, KeyTags], order: NDArray[np.int64], keys: TableKeys, task: AlignmentTask
 ) -> AlignedRows:
-    if isinstance(made, dict):
-        private_membership.send_tags(me, [own.tags for own in made.values()])
-    else:
-        if task.leader_joins:
-            dh_psi.wait_for_leader(
-                me
-            )  # before the coordinator reads tags; until then it says that the leader is at work
-        private_membership.send_tags(me, [made.tags])
-    slots, size, token = private_membership.receive_slots(me, len(order))
+    if task.leader_joins and not isinstance(made, dict):
+        # Before the coordinator reads tags; until then it says that the leader is at work.
+        tagging.wait_for_leader(me)
+    for own in made.values() if isinstance(made, dict) else [made]:
+        send_words(me.link(COORDINATOR), "tags", own.tags)
+    slots, size, token = receive_slots(me, len(order))
     ascending = np.argsort(slots)
     rows, slots = order[ascending], slots[ascending]
     real = rows < len(keys.values)
@@ -244,8 +423,8 @@ def _hidden(
 def _place(me: Coordinator, leader: str, sizes: Mapping[str, int]) -> int:
     """Give a slot to every row of every owner; it returns how many people all owners hold."""
     stream = Stream.fresh()
-    found = private_membership.receive_tags(me, leader, sizes)
-    first, rest, size, count = private_membership.assign_slots(found, stream)
+    found = receive_tags(me, leader, sizes)
+    first, rest, size, count = assign_slots(found, stream)
     token = stream.bytes(TOKEN_BYTES)
     for name, slots in {leader: first, **rest}.items():
         me.link(name).send("slots", slots=slots, size=size, token=token)
@@ -258,7 +437,7 @@ def _tell_verdict(me: Coordinator, count: int, task: AlignmentTask) -> None:
         me.link(name).send("enough", enough=count >= task.enough, count=count)
     if count < task.enough:
         for name in task.owners:
-            receive_message(me.link(name), name, messages.HEARD)
+            receive_message(me.link(name), name, MessageSchema("heard"))
         with suppress(PeerStopped, PeerLost):  # the first owner that receives this leaves
             for name in task.owners:
                 me.link(name).send("end")
@@ -270,7 +449,8 @@ def _hear_verdict(me: Owner, task: AlignmentTask, keys: TableKeys, matched: int,
 
     What is refused as malformed depends on the public ``length`` of the list, not on how many people are on it.
     """
-    told = receive_message(me.link(COORDINATOR), COORDINATOR, messages.enough_message(length))
+    due = MessageSchema("enough", enough=Boolean(), count=Integer(0, length))
+    told = receive_message(me.link(COORDINATOR), COORDINATOR, due)
     enough, count = told["enough"], told["count"]
     if enough != (count >= task.enough) or matched not in ((count,) if enough else (0, count)):
         raise ProtocolError(
@@ -280,7 +460,7 @@ def _hear_verdict(me: Owner, task: AlignmentTask, keys: TableKeys, matched: int,
         return
     me.link(COORDINATOR).send("heard")
     with suppress(PeerStopped, PeerLost):  # another owner left before, and all know the verdict
-        receive_message(me.link(COORDINATOR), COORDINATOR, messages.END)
+        receive_message(me.link(COORDINATOR), COORDINATOR, MessageSchema("end"))
     raise too_few(count, task, keys)
 
 

@@ -12,11 +12,11 @@ from colonnade.message_schema import Integer
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.blinding import POINT_BYTES, SECONDS_PER_HASH, SECONDS_PER_PRODUCT, processor_count
 from colonnade.mpc.key_value_store import cell_count
-from colonnade.mpc.oblivious.prf import CODE_BITS, MESSAGE_BITS, SUMS, piece_sizes
+from colonnade.mpc.oblivious import CODE_BITS, MESSAGE_BITS, SUMS, piece_sizes
 from colonnade.privacy import Trust
 from colonnade.privacy.events import Event
-from colonnade.protocols.align.dh_psi import TAG_BYTES
 from colonnade.protocols.align.messages import LONGEST
+from colonnade.protocols.align.tags import TAG_BYTES
 from colonnade.protocols.lanes.partitions import check_count as check_partitions, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import RunnableTask
@@ -85,24 +85,25 @@ class AlignmentTask(RunnableTask):
     aligns = True
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise StudyError(f"alignment has the modes {', '.join(MODES)}, not {self.mode!r} [ST421]")
-        if not isinstance(self.hidden, bool):
-            raise StudyError("hidden must be true or false [ST422]")
-        if not _counts(self.at_least):
-            raise StudyError("at_least must be a whole number, one or more [ST423]")
-        if self.hidden and self.at_least != 1:
-            raise StudyError("a hidden alignment tells nobody whether people match, so it takes no at_least [ST424]")
-        if self.mode == "fuzzy" and (self.hidden or len(self.owners) != 2):
-            raise StudyError(
-                "fuzzy alignment is for two parties, and it cannot hide who matched: use exact keys [ST425]"
-            )
-        if not isinstance(self.similarity, int | float) or not 0 < self.similarity <= 1:
-            raise StudyError("similarity must be a number above 0 and at most 1 [ST426]")
-        if self.pad_to is not None and not _counts(self.pad_to):
-            raise StudyError("pad_to must be a whole number, one or more [ST427]")
-        if self.pad_to is not None and self.mode == "fuzzy":
-            raise StudyError("fuzzy alignment cannot pad lists: made-up people would look unlike real ones [ST428]")
+        padded, fuzzy = self.pad_to is not None, self.mode == "fuzzy"
+        refused = {
+            f"alignment has the modes {', '.join(MODES)}, not {self.mode!r} [ST421]": self.mode not in MODES,
+            "hidden must be true or false [ST422]": not isinstance(self.hidden, bool),
+            "at_least must be a whole number, one or more [ST423]": not _counts(self.at_least),
+            "a hidden alignment tells nobody whether people match, so it takes no at_least [ST424]": (
+                self.hidden and self.at_least != 1
+            ),
+            "fuzzy alignment is for two parties, and it cannot hide who matched: use exact keys [ST425]": (
+                fuzzy and (self.hidden or len(self.owners) != 2)
+            ),
+            "similarity must be a number above 0 and at most 1 [ST426]": (
+                not isinstance(self.similarity, int | float) or not 0 < self.similarity <= 1
+            ),
+            "pad_to must be a whole number, one or more [ST427]": padded and not _counts(self.pad_to),
+            "fuzzy alignment cannot pad lists: made-up people would look unlike real ones [ST428]": padded and fuzzy,
+        }
+        for sentence in (sentence for sentence, wrong in refused.items() if wrong):
+            raise StudyError(sentence)
         check_partitions(self.partitions)
         if self.partitions > 1 and (why := self.why_not_partitions) is not None:
             raise StudyError(f"this alignment cannot be done in partitions: {why} [ST429]")
@@ -144,10 +145,9 @@ class AlignmentTask(RunnableTask):
     @property
     def lengths(self) -> Integer:
         """How long a list may be said to be."""
-        longest = LONGEST if self.longest is None else self.longest
         if self.pad_to is not None:
             return Integer(self.listed_length(0), self.listed_length(0))
-        return Integer(0, longest)
+        return Integer(0, LONGEST if self.longest is None else self.longest)
 
     def listed_length(self, people: int) -> int:
         """How long a list of so many keys is said to be, or in partitions each part of it."""

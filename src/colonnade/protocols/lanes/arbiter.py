@@ -20,6 +20,9 @@ from colonnade.errors import DisagreementError, PeerLost, ProtocolError
 from colonnade.protocols.lanes.partitions import check_count
 from colonnade.protocols.roles import COORDINATOR
 
+LONGEST_INTRODUCTION = 1 << 13
+"""No introduction of a worker has more bytes."""
+MOST_HUBS = 256
 MOST_ATTEMPTS = 8
 """A partition that was lost so often ends the study."""
 MOST_LOST = 127

@@ -108,8 +108,7 @@ class OwnMoments(OwnerSum):
         full[self.span, width - 1] = constant * self.sums
         if self.first:
             full[width - 1, width - 1] = constant**2 * self.rows
-        entries: NDArray[np.int64] = full[np.triu_indices(width)] * self.task.weights
-        return entries
+        return full[np.triu_indices(width)] * self.task.weights
 
 
 def exact_gram(whole: NDArray[np.float64], norm_squared: int) -> NDArray[np.int64]:
@@ -174,7 +173,11 @@ class MomentsSum(JointSum[Moments]):
 
     @cached_property
     def _pairs(self) -> list[tuple[slice, slice]]:
-        return pairs_of_owners(len(self.task.owners))
+        """Every pair of owners once: single pairs if there are few owners, else few large groups."""
+        owners = len(self.task.owners)
+        if owners > _FEW_OWNERS:
+            return list(_halves(0, owners))
+        return [(slice(i, i + 1), slice(j, j + 1)) for i, j in combinations(range(owners), 2)]
 
     def _columns(self, owners: slice) -> Side:
         """The columns of owners next to each other, side by side."""
@@ -248,13 +251,6 @@ def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray
     joint = np.hstack([*parts, np.full(held.shape, task.constant, dtype=object)])
     gram = (held * joint).T @ joint
     return np.array(gram[np.triu_indices(task.width)] * task.weights, dtype=np.int64)
-
-
-def pairs_of_owners(owners: int) -> list[tuple[slice, slice]]:
-    """Every pair of owners once: single pairs if there are few owners, else few large groups."""
-    if owners > _FEW_OWNERS:
-        return list(_halves(0, owners))
-    return [(slice(i, i + 1), slice(j, j + 1)) for i, j in combinations(range(owners), 2)]
 
 
 def _halves(start: int, stop: int) -> Iterator[tuple[slice, slice]]:

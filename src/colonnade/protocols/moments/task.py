@@ -1,16 +1,19 @@
-"""Second moments: the public task, the published result, and what it tells about each party's columns alone.
+"""Second moments: how far one person can move them, the public task, the result, and what it tells about each party.
 
 Where an encoder learned from the table, every observer of the moments is charged as if the learned encoder had been
 published before (docs/theory/heads-from-moments.md). What a result tells about one party's columns costs less than what
 is promised about a whole person, because fewer columns change (docs/theory/functional-sensitivity.md,
 moments-sensitivity.md). If members are hidden it costs the same (docs/theory/hidden-members.md).
+
+Skellam and discrete Gaussian noise rest on the L2 norm of an owner's row, discrete Laplace noise on the L1 norm of
+each group of its columns (docs/theory/moments-sensitivity.md, docs/theory/functional-sensitivity.md).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -21,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
-from colonnade.mpc.replicated_sharing import REPLICATED_SEATS
+from colonnade.mpc.shamir import REPLICATED_SEATS
 from colonnade.mpc.verification.claims import CLAIMED_ROWS, MOST_HELD
-from colonnade.mpc.verification.input_ranges import (
+from colonnade.mpc.verification.input_proofs import (
     FEWEST_PRIMES,
     WINDOW_ROWS,
     InputRanges,
@@ -39,21 +42,206 @@ from colonnade.privacy import (
     least_noise,
     views,
 )
-from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise, AdditiveRelease, LawName
+from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise, AdditiveRelease, LawName, Norm
 from colonnade.privacy.observers import Inputs, check_epsilon
 from colonnade.privacy.releases import SquaredRelease
+from colonnade.privacy.sensitivity import rounded_norm_squared
+from colonnade.privacy.sensitivity.moments import (
+    CoordinateRadii,
+    changed_columns_sensitivity,
+    grouped_l1,
+    grouped_replace_l1,
+    moments_sensitivity,
+)
 from colonnade.protocols.committee_task import LARGEST_MESSAGE, AdjustedSum, JointSumTask
 from colonnade.protocols.cost import WORD, ShareCounts
-from colonnade.protocols.moments.sensitivity import (
-    MomentsBounds,
-    NoiseLevel,
-    laplace_release,
-    noise_levels,
-    normal_release,
-)
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import ColumnBlock, JointRows
 from colonnade.protocols.task import TaskPrograms
+
+NAME = "second moments"
+THEOREM = "moments-sensitivity"
+GROUPED_THEOREM = "functional-sensitivity"
+HIDDEN_THEOREM = "hidden-members"
+_MOST_REFINED = 16  # owners; of more owners each holds too few of the columns for a smaller bound to matter
+
+
+@dataclass(frozen=True)
+class NoiseLevel:
+    """The entries that get Laplace noise of one scale.
+
+    ``fresh`` owners have this scale and ``lower`` owners a smaller one. The entries are all products of a column of a
+    fresh owner with a column of a fresh or lower owner or with the constant; if ``top``, also the constant's square.
+    """
+
+    scale: int
+    fresh: tuple[str, ...]
+    lower: tuple[str, ...]
+    top: bool
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """Whose columns these entries depend on."""
+        return (*self.lower, *self.fresh)
+
+
+@dataclass(frozen=True)
+class MomentsBounds:
+    """Bounds on the integer rows of all owners, with a constant column, for noise that rests on this norm.
+
+    With ``hidden``, one record of one owner decides whether a whole row counts (docs/theory/hidden-members.md).
+    """
+
+    blocks: tuple[ColumnBlock, ...]
+    gamma: int
+    constant: int
+    norm: Norm
+    hidden: bool = False
+
+    def __post_init__(self) -> None:
+        for block in self.blocks if self.norm == "l1" else ():
+            if sum(width for width, _ in block.groups) != len(block.columns):
+                raise PrivacyError(
+                    f"Laplace noise needs the L1 radius of every column of {block.owner}: give groups "
+                    "that cover them [PR131]"
+                )
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who holds columns, in order."""
+        return tuple(block.owner for block in self.blocks)
+
+    @property
+    def width(self) -> int:
+        """How many columns there are, with the constant."""
+        return sum(len(block.columns) for block in self.blocks) + 1
+
+    def groups(self, block: ColumnBlock) -> tuple[tuple[int, int], ...]:
+        """Runs of an owner's columns and the largest L1 norm of their integers."""
+        return tuple((width, math.ceil(self.gamma * radius)) for width, radius in block.groups)
+
+    def block_norm_squared(self, block: ColumnBlock) -> int:
+        """The largest squared norm of one owner's rounded row."""
+        if self.norm == "l1":
+            return sum(radius**2 for _, radius in self.groups(block))
+        return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
+
+    @cached_property
+    def norms_squared(self) -> dict[str, int]:
+        """For every owner, the largest squared norm of its rounded row."""
+        return {block.owner: self.block_norm_squared(block) for block in self.blocks}
+
+    @property
+    def norm_squared(self) -> int:
+        """The largest squared norm of a whole integer row."""
+        return sum(self.norms_squared.values()) + self.constant**2
+
+    @property
+    def entry(self) -> int:
+        """The largest magnitude of what one row adds to an opened entry: |2 x_i x_j| <= x_i^2 + x_j^2."""
+        if self.norm == "l2":
+            return self.norm_squared
+        radii = [radius for block in self.blocks for _, radius in self.groups(block)]
+        return max([self.constant, *radii]) ** 2
+
+    # --- L2, for noise close to Gaussian
+
+    def changed(self, owners: Collection[str]) -> tuple[int, int]:
+        """L1 and squared L2 of the full matrix when one person's columns of these owners are replaced."""
+        if self.hidden:  # then a whole row can be exchanged for another
+            moved = moments_sensitivity(self.norm_squared, self.width)
+            return moved.replace_l1, moved.replace_l2_squared
+        changing = sum(self.norms_squared[owner] for owner in owners)
+        return changed_columns_sensitivity(changing, self.norm_squared - changing, self.width)
+
+    # --- L1, for Laplace noise
+
+    @cached_property
+    def _radii(self) -> dict[str, CoordinateRadii]:
+        return {block.owner: CoordinateRadii.of(self.groups(block)) for block in self.blocks}
+
+    def radii(self, owners: Collection[str]) -> CoordinateRadii:
+        """The groups of some owners."""
+        found = [self._radii[block.owner] for block in self.blocks if block.owner in owners]
+        return CoordinateRadii(
+            tuple(radius for radii in found for radius in radii.alone),
+            tuple(radius for radii in found for radius in radii.several),
+        )
+
+    def added_l1(self, level: NoiseLevel) -> int:
+        """L1 of a level's entries of one row."""
+        beside = self.radii(level.lower).total + self.constant
+        return math.floor(grouped_l1(self.radii(level.fresh), beside) + self.constant**2 * level.top)
+
+    def replaced_l1(self, level: NoiseLevel, owners: Collection[str]) -> int:
+        """How far a level's entries move when one person's columns of these owners are replaced."""
+        if self.hidden:  # then a whole row can be exchanged for another, appear or disappear
+            return max(self._replaced_l1(level, self.owners), self.added_l1(level))
+        return self._replaced_l1(level, owners)
+
+    def _replaced_l1(self, level: NoiseLevel, owners: Collection[str]) -> int:
+        fresh, lower = (self.radii(set(side) & set(owners)) for side in (level.fresh, level.lower))
+        kept, below = (self.radii(set(side) - set(owners)).total for side in (level.fresh, level.lower))
+        fixed = kept + below + self.constant
+        # The smaller of two bounds: all pairs of these owners at once, or the two kinds of pairs one after the other.
+        together = grouped_replace_l1(fresh + lower, fixed)
+        apart = grouped_replace_l1(fresh, fixed) + 2 * (fresh.total + kept) * lower.total
+        return math.floor(min(together, apart))
+
+    def changed_l1(self, owners: Collection[str]) -> int:
+        """How far all entries of the upper triangle move when one person's columns of these owners are replaced."""
+        return self.replaced_l1(NoiseLevel(1, self.owners, (), top=True), owners)
+
+    def size(self, level: NoiseLevel) -> int:
+        """How many entries a level has."""
+        fresh, lower = (
+            sum(len(b.columns) for b in self.blocks if b.owner in side) for side in (level.fresh, level.lower)
+        )
+        return fresh * (fresh + 1) // 2 + fresh * (lower + 1) + level.top
+
+
+def normal_release(limits: MomentsBounds, noise: AdditiveNoise, lost: Fraction) -> AdditiveRelease:
+    """The event of all entries, with Skellam or discrete Gaussian noise on each copy in the full matrix.
+
+    ``lost`` is what masks of proofs let through, as a part of delta.
+    """
+    moved = moments_sensitivity(limits.norm_squared, limits.width)
+    refined = ((owner, *limits.changed(others)) for owner, others in _other_owners(limits).items())
+    return noise.release(
+        NAME,
+        limits.width**2,
+        moved,
+        theorem=_theorems(limits, THEOREM),
+        others=tuple(found for found in refined if found[2] < moved.replace_l2_squared),
+        lost=lost,
+    )
+
+
+def laplace_release(limits: MomentsBounds, level: NoiseLevel, noise: AdditiveNoise) -> AdditiveRelease:
+    """The event of the entries of one level, each opened once with discrete Laplace noise of its scale."""
+    added, replaced = limits.added_l1(level), limits.replaced_l1(level, limits.owners)
+    refined = ((owner, limits.replaced_l1(level, others), 0) for owner, others in _other_owners(limits).items())
+    whole = level.top and not level.lower
+    return noise.release(
+        NAME if whole else f"{NAME}, scale {level.scale}",
+        limits.size(level),
+        Sensitivity(added, added**2, replaced, replaced**2),  # no L2 norm is larger than the L1 norm
+        theorem=_theorems(limits, GROUPED_THEOREM),
+        about=() if level.top or limits.hidden else level.about,
+        others=tuple(found for found in refined if found[1] < replaced),
+    )
+
+
+def _theorems(limits: MomentsBounds, theorem: str) -> str:
+    return f"{theorem}, {HIDDEN_THEOREM}" if limits.hidden else theorem
+
+
+def _other_owners(limits: MomentsBounds) -> dict[str, tuple[str, ...]]:
+    """For each owner with a smaller bound, as its own columns stay the same, the others, whose columns change."""
+    if limits.hidden or len(limits.owners) > _MOST_REFINED:
+        return {}
+    return {owner: tuple(other for other in limits.owners if other != owner) for owner in limits.owners}
+
 
 __all__ = ["ColumnBlock", "LawName", "Moments"]
 
@@ -162,7 +350,13 @@ class Moments(JointRows, JointSumTask):
     def levels(self) -> tuple[NoiseLevel, ...]:
         """The entries grouped by their scale; there is one group unless owners named their own scales."""
         scales = self.own_noise or (self.noise,) * len(self.owners)
-        return tuple(noise_levels(dict(zip(self.owners, scales, strict=True))))
+        found = []
+        for scale in sorted(set(scales)):
+            fresh = tuple(owner for owner, own in zip(self.owners, scales, strict=True) if own == scale)
+            lower = tuple(owner for owner, own in zip(self.owners, scales, strict=True) if own < scale)
+            # An entry of two owners gets the larger of their scales.
+            found.append(NoiseLevel(scale, fresh, lower, top=scale == max(scales)))
+        return tuple(found)
 
     @cached_property
     def scales(self) -> NDArray[np.int64]:
@@ -316,7 +510,30 @@ class Moments(JointRows, JointSumTask):
 
     def protection(self, delta: float) -> dict[str, float]:
         """For each party the epsilon of the published result about its columns alone."""
-        return protection(self, delta)
+        from colonnade.privacy import epsilon
+
+        if self.pure:
+            found = {owner: self._entries_about(owner) for owner in self.owners}
+        else:
+            found = {owner: [column_events(self, owner)] for owner in self.owners}
+        # The coordinator knows none of the noise and is held to replacing a person, which here means these columns.
+        known = Observer.coordinator()
+        return {
+            owner: min(epsilon(views(events, known, self.trust), delta).epsilon for events in ways)
+            for owner, ways in found.items()
+        }
+
+    def _entries_about(self, owner: str) -> list[list[Event]]:
+        """Two descriptions of what Laplace noise tells about one party's columns; each gives a valid epsilon."""
+        by_level = [
+            replace(event, replace_l1=self.limits.replaced_l1(level, [owner]), others=(), about=())
+            for level, event in zip(self.levels, self.opens, strict=True)
+            if self.hidden or owner in level.about
+        ]
+        # All entries that change, each counted with the least noise of them.
+        together = sum(event.dimension for event in by_level)
+        at_once = replace(by_level[0], replace_l1=self.limits.changed_l1([owner]), dimension=together)
+        return [[*by_level], [at_once]]
 
     @property
     def message_rounds(self) -> int:
@@ -370,45 +587,12 @@ class Moments(JointRows, JointSumTask):
         }
 
 
-def protection(task: Moments, delta: float) -> dict[str, float]:
-    """For each party the epsilon, at ``delta``, of the published result about its columns alone."""
-    found = {}
-    for owner in task.owners:
-        ways = (_observed_epsilon(task, events, delta) for events in _events_about(task, owner))
-        found[owner] = min(ways)
-    return found
-
-
-def _events_about(task: Moments, owner: str) -> list[Sequence[Event]]:
-    """Several descriptions of what the release tells about one party's columns; each gives a valid epsilon."""
-    if not task.pure:
-        return [column_events(task, owner)]
-    levels = [level for level in task.levels if task.hidden or owner in level.about]
-    by_level = [
-        replace(event, replace_l1=task.limits.replaced_l1(level, [owner]), others=(), about=())
-        for level, event in zip(task.levels, task.opens, strict=True)
-        if level in levels
-    ]
-    # All entries that change, each counted with the least noise of them.
-    at_once = replace(
-        by_level[0], replace_l1=task.limits.changed_l1([owner]), dimension=sum(event.dimension for event in by_level)
-    )
-    return [by_level, [at_once]]
-
-
 def column_events(task: Moments, owner: str) -> list[Event]:
     """The release of Skellam or Gaussian noise, as it depends on one party's columns alone."""
     event = task.event
     assert isinstance(event, SquaredRelease)  # noqa: S101 - for the type checker
     l1, l2_squared = task.limits.changed([owner])
     return [replace(event, replace_l1=l1, replace_l2_squared=l2_squared, others=())]
-
-
-def _observed_epsilon(task: Moments, events: Sequence[Event], delta: float) -> float:
-    # The coordinator knows none of the noise and is held to replacing a person, which here means these columns.
-    from colonnade.privacy import epsilon
-
-    return epsilon(views(events, Observer.coordinator(), task.trust), delta).epsilon
 
 
 @dataclass(frozen=True)
@@ -458,19 +642,16 @@ class NoisyMoments:
     @property
     def means(self) -> NDArray[np.float64]:
         """The noisy column means."""
-        means: NDArray[np.float64] = self.matrix[-1, :-1] / (self.constant * self.count)
-        return means
+        return self.matrix[-1, :-1] / (self.constant * self.count)
 
     @property
     def covariance(self) -> NDArray[np.float64]:
         """The noisy covariance matrix; it follows from what is published, so it costs no privacy."""
-        covariance: NDArray[np.float64] = self.second_moments / self.count - np.outer(self.means, self.means)
-        return covariance
+        return self.second_moments / self.count - np.outer(self.means, self.means)
 
     def spectrum(self, *, center: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """All variances in rising order, and their directions as columns; around the means with ``center``."""
-        values, vectors = np.linalg.eigh(self.covariance if center else self.second_moments / self.count)
-        return values, vectors
+        return np.linalg.eigh(self.covariance if center else self.second_moments / self.count)
 
     def components(self, count: int, *, center: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The largest variances, never negative, and their directions as rows."""
@@ -550,19 +731,17 @@ def with_own_budgets(draft: Moments, epsilons: Mapping[str, float], delta: float
     for value in epsilons.values():
         check_epsilon(value)
     if draft.pure:
-        scales = tuple(_least_scale(draft, owner, epsilons[owner]) for owner in draft.owners)
+        # Everything that a party's columns move gets noise of at least this scale, so epsilon is their L1 over it.
+        moved = {owner: draft.limits.changed_l1([owner]) for owner in draft.owners}
+        scales = tuple(max(1, ceil(l1 / Fraction(epsilons[owner]))) for owner, l1 in moved.items())
         return replace(draft, noise=max(scales), own_noise=() if draft.hidden else scales)
-    noise = max(_least_noise(draft, owner, Budget(COORDINATOR, epsilons[owner], delta)) for owner in draft.owners)
-    return replace(draft, noise=noise)
 
+    def least(owner: str) -> int:
+        budget = Budget(COORDINATOR, epsilons[owner], delta)
 
-def _least_scale(draft: Moments, owner: str, allowed: float) -> int:
-    """Everything that a party's columns move gets noise of at least this scale, so epsilon is their L1 over it."""
-    return max(1, ceil(draft.limits.changed_l1([owner]) / Fraction(allowed)))
+        def told(noise: int) -> Sequence[Event]:
+            return column_events(replace(draft, noise=noise), owner)
 
+        return least_noise(told, draft.trust, [budget], owners=draft.additive.parts)
 
-def _least_noise(draft: Moments, owner: str, budget: Budget) -> int:
-    def events(noise: int) -> Sequence[Event]:
-        return column_events(replace(draft, noise=noise), owner)
-
-    return least_noise(events, draft.trust, [budget], owners=draft.additive.parts)
+    return replace(draft, noise=max(map(least, draft.owners)))

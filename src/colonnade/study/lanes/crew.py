@@ -1,4 +1,4 @@
-"""A participant's workers on its engine, as the head of lanes asks for them (``protocols/lanes/workers.py``).
+"""A participant's workers on its engine, as the head of lanes asks for them (``protocols/lanes/lane.py``).
 
 A worker that is lost costs the lane that it had, and is replaced. One that was told to give a lane up and does not, is
 replaced too. The head hears of everything by one queue, in which this object puts its own words as well.
@@ -19,7 +19,7 @@ from typing import Any
 from colonnade import errors
 from colonnade.errors import ColonnadeError, EngineError
 from colonnade.protocols.lanes.arbiter import LaneAttempt
-from colonnade.protocols.lanes.workers import (
+from colonnade.protocols.lanes.lane import (
     CrewClosed,
     CrewEvent,
     LaneWorkerReady,

@@ -11,12 +11,11 @@ from typing import Any, Self, cast
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
-from colonnade.mpc.verification.inner_products import STUDY_ERROR
+from colonnade.mpc.verification.claims import STUDY_ERROR
 from colonnade.protocols.committee_task import CommitteeTask
-from colonnade.protocols.lanes import head
+from colonnade.protocols.lanes import lane as laning
 from colonnade.protocols.lanes.arbiter import RUNS_THAT_MAY_CHEAT
-from colonnade.protocols.lanes.head import BEAT
-from colonnade.protocols.lanes.lane import LanePlan
+from colonnade.protocols.lanes.lane import BEAT, LanePlan
 from colonnade.protocols.lanes.partitions import Partitions
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.study.alignment_session import RunNotes, record_alignment
@@ -154,7 +153,7 @@ class OwnerLanesHead(LanesHead):
     def _schema(self) -> Schema:
         return self._study.roster.schemas[self._config.name].with_text_format(self._config.content.text_format)
 
-    def _hands(self, pulse: head.Pulse) -> PartitionRunner:
+    def _hands(self, pulse: laning.Pulse) -> PartitionRunner:
         return lambda chores: self._started.share(chores, pulse)
 
     def _read(self) -> StagedTable:
@@ -187,7 +186,7 @@ class OwnerLanesHead(LanesHead):
         """The program."""
         start, gathered = time.monotonic(), self._gathered
 
-        def split(spread: Partitions, pulse: head.Pulse) -> list[int]:
+        def split(spread: Partitions, pulse: laning.Pulse) -> list[int]:
             partition_of = PartitionFinder.write(spread, gathered.folder)
             spool: PartitionedTable = gathered.split(
                 partition_of, spread.count, self._hands(pulse), self._compute.memory
@@ -197,7 +196,7 @@ class OwnerLanesHead(LanesHead):
             self._record.record_public("table in partitions", partitions=spread.count)
             return [int(length) for length in spool.lengths]
 
-        found = head.owner(me, self.laned, self.laned.task.programs, self._own_crew, split, beat=self._beat)
+        found = laning.owner(me, self.laned, self.laned.task.programs, self._own_crew, split, beat=self._beat)
         counts = {"rows": gathered.rows, "missing": gathered.missing, "repeated": gathered.repeated}
         self._write_down(self._own_crew, start, counts)
         return found
@@ -233,6 +232,6 @@ class CoordinatorLanesHead(LanesHead):
     def coordinator(self, me: Coordinator) -> Any:
         """The program."""
         start = time.monotonic()
-        found = head.coordinator(me, self.laned, self.laned.task.programs, self._own_crew, beat=self._beat)
+        found = laning.coordinator(me, self.laned, self.laned.task.programs, self._own_crew, beat=self._beat)
         self._write_down(self._own_crew, start, {})
         return found

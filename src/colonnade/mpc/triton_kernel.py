@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """One Triton kernel that reduces many products modulo a prime and adds them, and reads each number once.
 
-Only :mod:`colonnade.mpc.accelerator.device` imports this, if Triton is installed. The kernel is in Triton's language,
+Only :mod:`colonnade.mpc.accelerator` imports this, if Triton is installed. The kernel is in Triton's language,
 not Python, so the type checker ignores this file.
 """
 
@@ -17,7 +17,7 @@ _WIDTH = 128
 
 
 def build_fold(torch, device):
-    """A function like ``device.Fold`` that runs one kernel on this device."""
+    """A function like ``accelerator.Fold`` that runs one kernel on this device."""
 
     @cache
     def constants(prime):

@@ -1,4 +1,4 @@
-"""Products of residues on a GPU with fast float64: the same bits as on the CPU.
+"""Products of residues on a GPU with fast float64, where there is one: the same bits as on the CPU.
 
 A product modulo one prime is one batched ``dgemm`` over blocks of at most 2048 rows, exact for the same reason as on
 the CPU, and one kernel that reduces the blocks and adds them. Both ways end in centred residues, so they cannot
@@ -7,20 +7,34 @@ differ. No randomness is made here: that is the work of the stream cipher on the
 Arrays are copied through two small buffers that the device reads directly: four threads fill one while the device
 reads the other. The driver itself copies ordinary memory with one thread. The last results stay in buffers of the
 process and in torch's device memory until the process ends. They are shares of one seat, in its own process.
+
+The search for a device takes seconds (torch, the driver, a kernel to build). So it starts when enough work is expected,
+in a thread of its own, and nobody waits for it. Until a device is found the CPU does the work.
+
+torch is imported only here, and only if there is a driver. ``COLONNADE_ACCELERATOR`` is ``auto``, ``off`` (never search
+for a device) or ``cpu`` (run the torch code on the CPU, to test it without a GPU).
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.errors import ColonnadeError
+
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+
 
 Tensor = Any
 """A tensor on the device. torch may not be installed, so its types cannot be used here."""
@@ -30,73 +44,6 @@ _BUFFER = 1 << 24
 _THREADS = 4
 _FEW = 1 << 20
 """For at most this many bytes one thread is as fast as four."""
-
-
-class DeviceMemory:
-    """Copies arrays to a device and back. Several threads may call it; one at a time is served."""
-
-    def __init__(self, torch: Any, device: Any) -> None:
-        self._torch, self._device = torch, device
-        self._lock = Lock()
-        self._buffers: list[tuple[Tensor, Bytes, Any]] = []
-
-    def place(self, array: NDArray[Any]) -> Tensor:
-        """A copy of an array on the device."""
-        kind = getattr(self._torch, array.dtype.name)
-        tensor = self._torch.empty(array.shape, dtype=kind, device=self._device)
-        if self._device.type == "cpu":
-            np.copyto(tensor.numpy(), array)
-        elif array.size:
-            with self._lock:
-                self._send(_bytes_of(np.ascontiguousarray(array)), tensor.view(-1).view(self._torch.uint8))
-        return tensor
-
-    def fetch(self, tensor: Tensor, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """A copy of a tensor as a numpy array; in ``out`` if given, which must be contiguous."""
-        if out is None:
-            out = np.empty(tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
-        if self._device.type == "cpu":
-            np.copyto(out, tensor.numpy())
-        elif out.size:
-            with self._lock:
-                self._receive(tensor.contiguous().view(-1).view(self._torch.uint8), _bytes_of(out))
-        return out
-
-    def _send(self, source: Bytes, target: Tensor) -> None:
-        with _pool() as pool:
-            for index, start in enumerate(range(0, source.size, _BUFFER)):
-                buffer, view, done = self._buffer(index)
-                here = slice(start, min(start + _BUFFER, source.size))
-                length = here.stop - start
-                done.synchronize()  # wait until the device has read this buffer
-                _copy(pool, view[:length], source[here])
-                target[here].copy_(buffer[:length], non_blocking=True)
-                done.record()
-
-    def _receive(self, source: Tensor, target: Bytes) -> None:
-        parts = [slice(start, min(start + _BUFFER, target.size)) for start in range(0, target.size, _BUFFER)]
-
-        def ask(index: int) -> None:
-            buffer, _, done = self._buffer(index)
-            here = parts[index]
-            buffer[: here.stop - here.start].copy_(source[here], non_blocking=True)
-            done.record()
-
-        with _pool() as pool:
-            ask(0)
-            for index, here in enumerate(parts):
-                if index + 1 < len(parts):
-                    ask(index + 1)
-                _, view, done = self._buffer(index)
-                done.synchronize()
-                _copy(pool, target[here], view[: here.stop - here.start])
-
-    def _buffer(self, index: int) -> tuple[Tensor, Bytes, Any]:
-        """One of two buffers of pinned memory, as a tensor and as an array, and an event that tells when it is free."""
-        while len(self._buffers) < 2:
-            buffer = self._torch.empty(_BUFFER, dtype=self._torch.uint8, pin_memory=True)
-            self._buffers.append((buffer, buffer.numpy(), self._torch.cuda.Event()))
-        return self._buffers[index % 2]
 
 
 def _bytes_of(array: NDArray[Any]) -> Bytes:
@@ -137,13 +84,14 @@ class Accelerator:
 
     Operands are numpy arrays, or tensors that :meth:`place` has put on the device. A product is a numpy array if both
     operands are numpy arrays. Long numpy arrays are moved in slabs: they need at most 2.5 GB on the device, and room
-    for two products modulo one prime.
+    for two products modulo one prime. Several threads may copy arrays to it and back; one at a time is served.
     """
 
     def __init__(self, torch: Any, device: Any) -> None:
         self.torch = torch
         self.device = torch.device(device)
-        self._memory = DeviceMemory(torch, self.device)
+        self._lock = Lock()
+        self._buffers: list[tuple[Tensor, Bytes, Any]] = []
         self._fold: Fold = _fold_products
 
     @property
@@ -157,11 +105,60 @@ class Accelerator:
             return self.place(array[:1]).expand(array.shape)
         if array.ndim == 2 and array.strides[0] < array.strides[1]:
             return self.place(array.T).T
-        return self._memory.place(array)
+        tensor = self.torch.empty(array.shape, dtype=getattr(self.torch, array.dtype.name), device=self.device)
+        if self.device.type == "cpu":
+            np.copyto(tensor.numpy(), array)
+        elif array.size:
+            with self._lock:
+                self._send(_bytes_of(np.ascontiguousarray(array)), tensor.view(-1).view(self.torch.uint8))
+        return tensor
 
-    def fetch(self, tensor: Tensor) -> NDArray[Any]:
-        """A copy of a tensor in the host's memory."""
-        return self._memory.fetch(tensor)
+    def fetch(self, tensor: Tensor, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """A copy of a tensor as a numpy array; in ``out`` if given, which must be contiguous."""
+        if out is None:
+            out = np.empty(tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+        if self.device.type == "cpu":
+            np.copyto(out, tensor.numpy())
+        elif out.size:
+            with self._lock:
+                self._receive(tensor.contiguous().view(-1).view(self.torch.uint8), _bytes_of(out))
+        return out
+
+    def _send(self, source: Bytes, target: Tensor) -> None:
+        with _pool() as pool:
+            for index, start in enumerate(range(0, source.size, _BUFFER)):
+                buffer, view, done = self._buffer(index)
+                here = slice(start, min(start + _BUFFER, source.size))
+                length = here.stop - start
+                done.synchronize()  # wait until the device has read this buffer
+                _copy(pool, view[:length], source[here])
+                target[here].copy_(buffer[:length], non_blocking=True)
+                done.record()
+
+    def _receive(self, source: Tensor, target: Bytes) -> None:
+        parts = [slice(start, min(start + _BUFFER, target.size)) for start in range(0, target.size, _BUFFER)]
+
+        def ask(index: int) -> None:
+            buffer, _, done = self._buffer(index)
+            here = parts[index]
+            buffer[: here.stop - here.start].copy_(source[here], non_blocking=True)
+            done.record()
+
+        with _pool() as pool:
+            ask(0)
+            for index, here in enumerate(parts):
+                if index + 1 < len(parts):
+                    ask(index + 1)
+                _, view, done = self._buffer(index)
+                done.synchronize()
+                _copy(pool, target[here], view[: here.stop - here.start])
+
+    def _buffer(self, index: int) -> tuple[Tensor, Bytes, Any]:
+        """One of two buffers of pinned memory, as a tensor and as an array, and an event that tells when it is free."""
+        while len(self._buffers) < 2:
+            buffer = self.torch.empty(_BUFFER, dtype=self.torch.uint8, pin_memory=True)
+            self._buffers.append((buffer, buffer.numpy(), self.torch.cuda.Event()))
+        return self._buffers[index % 2]
 
     def inner(self, left: Any, right: Any, primes: Sequence[int]) -> Any:
         """Left' right modulo each prime, exactly: arrays (k, rows, a) and (k, rows, b) give (k, a, b)."""
@@ -174,15 +171,12 @@ class Accelerator:
             for first, a, b in self._slabs(left[index], right[index]):
                 self._multiply(a, b, prime, total, first)
             if local:
-                self._memory.fetch(total, result[index])
+                self.fetch(total, result[index])
         return result
 
     def matmul(self, left: Any, right: Any, primes: Sequence[int]) -> Any:
         """Left right modulo each prime, exactly: arrays (k, rows, a) and (k, a, b) give (k, rows, b)."""
         return self.inner(left.swapaxes(1, 2), right, primes)
-
-    def _to_device(self, values: Any) -> Tensor:
-        return self.place(values) if isinstance(values, np.ndarray) else values
 
     def _empty(self, shape: Sequence[int]) -> Tensor:
         return self.torch.empty(tuple(shape), dtype=self.torch.float64, device=self.device)
@@ -194,7 +188,8 @@ class Accelerator:
         step = _SLAB_ROWS if resident else min(_SLAB_ROWS, max(1, _SLAB // width))
         for start in range(0, max(rows, 1), step):
             here = slice(start, start + step)
-            yield start == 0, self._to_device(left[here]), self._to_device(right[here])
+            a, b = (self.place(x[here]) if isinstance(x, np.ndarray) else x[here] for x in (left, right))
+            yield start == 0, a, b
 
     def _multiply(self, left: Tensor, right: Tensor, prime: int, total: Tensor, first: bool) -> None:
         """Add left' right to the total, or set it. All blocks are equally long; the rows that remain are one more."""
@@ -219,7 +214,7 @@ class Accelerator:
         """Do the reductions in one kernel from now on, if Triton can build it and its results are exact."""
         trial = Accelerator(self.torch, self.device)
         try:
-            trial._fold = import_module("colonnade.mpc.accelerator.triton_kernel").fold(self.torch, self.device)
+            trial._fold = import_module("colonnade.mpc.triton_kernel").build_fold(self.torch, self.device)
             proven = trial.is_exact()
         except Exception:  # no Triton, no compiler, no place for its cache: in all cases torch does the same
             proven = False
@@ -269,3 +264,136 @@ def _centre(values: Tensor, prime: int) -> None:
     quotient = values * (1.0 / prime)
     quotient.round_()
     values.sub_(quotient, alpha=prime)
+
+
+SETTING = "COLONNADE_ACCELERATOR"
+MIN_MULTIPLICATIONS = 1 << 27
+"""A product with fewer multiplications than this (20 ms of one core) stays on the CPU."""
+MIN_REUSE = 16
+"""So does a product with fewer multiplications than this for each number that is moved."""
+SEARCH_THRESHOLD = 1 << 37
+"""After this many multiplications (20 s of one core) the search starts: it slows down all other work by 5 s."""
+
+
+@dataclass
+class _DeviceSearch:
+    """The search of one process: how much work there was, whether the search has begun, and what it found."""
+
+    process: int = field(default_factory=os.getpid)
+    multiplications: int = 0
+    begun: bool = False
+    device: Accelerator | None = None
+    counting: Lock = field(default_factory=Lock)
+    looking: Lock = field(default_factory=Lock)
+
+
+_device_search = _DeviceSearch()
+
+
+def expect_work(multiplications: int) -> None:
+    """Note that this much work is coming, or was done on the CPU; start the search if there is enough of it."""
+    search = _process_search()
+    with search.counting:
+        search.multiplications += multiplications
+        begin = search.multiplications >= SEARCH_THRESHOLD and not search.begun
+        search.begun |= begin
+    if begin and read_setting() == "auto" and _has_driver():
+        # Not a daemon: if the process ended while a daemon loads torch, it would crash.
+        Thread(target=find_device, name="accelerator").start()
+
+
+def current_device() -> Accelerator | None:
+    """The device, or None if it has not been found yet; does not wait for the search."""
+    setting = read_setting()
+    if setting == "cpu":
+        return find_device()
+    return _process_search().device if setting == "auto" else None
+
+
+def find_device() -> Accelerator | None:
+    """Search for a device and wait for the result; None if there is none."""
+    setting = read_setting()
+    if setting == "off":
+        return None
+    search = _process_search()
+    with search.looking:
+        device = _search_device(setting, search.process)
+        search.begun = True
+        search.device = device
+        if device is not None and device.device.type != "cpu" and not device.has_kernel:
+            device.use_kernel()
+    return device
+
+
+def offload_product(left: Residues, right: Residues, primes: Sequence[int]) -> Residues | None:
+    """Left' right, computed by an accelerator; None if the CPU must or should do it."""
+    if not is_worthwhile(left.shape, right.shape):
+        return None
+    device = current_device()
+    if device is None:
+        expect_work(left.size * right.shape[2])
+        return None
+    try:
+        product: Residues = device.inner(left, right, primes)
+    except RuntimeError as error:
+        abandon_device(device, error)
+        return None
+    return product
+
+
+def abandon_device(device: Accelerator, error: RuntimeError) -> None:
+    """Never use a device again after this error, unless its memory was only full."""
+    if not isinstance(error, device.torch.OutOfMemoryError):
+        _process_search().device = None
+
+
+def is_worthwhile(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
+    """Whether the product of arrays of these shapes takes longer on the CPU than moving them to a device and back."""
+    primes, rows, a = left
+    b = right[2]
+    return primes * rows * a * b >= max(MIN_MULTIPLICATIONS, MIN_REUSE * primes * (rows * (a + b) + a * b))
+
+
+def _process_search() -> _DeviceSearch:
+    """The search of this process; a forked process cannot use the device of its parent, so it starts a new one."""
+    global _device_search
+    if _device_search.process != os.getpid():
+        _device_search = _DeviceSearch()
+    return _device_search
+
+
+def read_setting() -> str:
+    """The setting in the environment; a study reads it before it begins, so that a wrong word stops it early."""
+    setting = os.environ.get(SETTING, "auto")
+    if setting not in ("auto", "cpu", "off"):
+        raise ColonnadeError(f"{SETTING} is none of auto, cpu and off: set it to one of them, or unset it [CO024]")
+    return setting
+
+
+@cache
+def _search_device(setting: str, process: int) -> Accelerator | None:
+    if setting == "auto" and not _has_driver():
+        return None  # without loading torch, which takes seconds
+    try:
+        torch = import_module("torch")
+    except (ImportError, OSError):
+        return None
+    if setting == "cpu":
+        return Accelerator(torch, "cpu")
+    try:
+        if not torch.cuda.is_available():
+            return None
+        found = Accelerator(torch, "cuda")
+        usable = found.is_fast() and found.is_exact()
+    except RuntimeError:  # the device cannot be used: it is busy, full, or in use by the parent process
+        return None
+    return found if usable else None
+
+
+@cache
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True

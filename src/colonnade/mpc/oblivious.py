@@ -6,10 +6,16 @@ either what hides it or what hides it with the bit added. Which of the two is th
 list both sides then find the same row; at any other the rows differ by a word of the code, of which the querier does
 not know what the secret takes (docs/theory/oblivious-evaluation.md).
 
+What hides the list comes from transfers of keys: for every bit that one party chooses it gets one of two keys that the
+other has, and the other does not learn which. The chooser sends two elements of the group for each bit. The one that it
+chose makes, together with a hash of the other one, an element whose logarithm it knows. Nobody can know both
+logarithms, as each element enters the hash that is added to the other.
+
 Before the holder uses what it got, the querier shows sums of rows that the holder asked for, so that a list is a
 store of code words and nothing else; rows that nobody looks at hide the sums.
 
-A function belongs to a context: a run, who asks and who holds. Nobody can pass messages on between two runs.
+Transfers and functions belong to a context of 32 bytes: a run, who asks and who holds. It enters every hash, so nobody
+can pass messages on between two runs.
 
 The code is linear: 128 bits become 624, and any two words of it differ in at least 128 places. It is a Reed-Solomon
 code over the field of 4096 elements, of which 26 values of a polynomial of degree 10 at most are taken, and each
@@ -29,9 +35,113 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.key_value_store import WORDS, KeyValueLookup, Words, build_store, cell_count
-from colonnade.mpc.xor_tables import BitRows, ColumnBuffer, XorTables, to_columns, to_rows
-from colonnade.randomness import Stream, new_key
+from colonnade.mpc.blinding import POINT_BYTES, GroupPoints, map_points, random_scalar, sodium
+from colonnade.mpc.key_value_store import (
+    WORDS,
+    BitRows,
+    ColumnBuffer,
+    KeyValueLookup,
+    Words,
+    XorTables,
+    build_store,
+    cell_count,
+    to_columns,
+    to_rows,
+)
+from colonnade.randomness import KEY_BYTES, Stream, new_key
+
+_DOMAIN = b"colonnade transfers of keys, version 2:"
+
+
+class TransferSender:
+    """One side: it has two keys for every choice of the other."""
+
+    def __init__(self, context: bytes, stream: Stream) -> None:
+        self._context = context
+        self._scalar = random_scalar(stream)
+        self.point: bytes = sodium().crypto_scalarmult_ed25519_base_noclamp(self._scalar)
+
+    def keys(self, choices: GroupPoints, source: str) -> list[tuple[bytes, bytes]]:
+        """Both keys for each choice; an error names ``source`` if something is not a pair of elements."""
+        sent = [point.tobytes() for point in choices.reshape(-1, POINT_BYTES)]
+
+        def key(number: int) -> bytes:
+            _check_point(sent[number])
+            place, index = divmod(number, 2)
+            hashed = _hash_to_point(self._context, place, index, sent[number ^ 1])
+            joined = sodium().crypto_core_ed25519_add(sent[number], hashed)
+            pair = sent[2 * place] + sent[2 * place + 1]
+            product = sodium().crypto_scalarmult_ed25519_noclamp(self._scalar, joined)
+            return _derive_key(self._context, place, index, pair, self.point, product)
+
+        try:
+            found = [key.tobytes() for key in map_points(key, range(len(sent)))]
+        except RuntimeError:
+            raise ProtocolError(
+                f"{source} sent something else than elements of the group in 'choices' [MS004]"
+            ) from None
+        return list(zip(found[::2], found[1::2], strict=True))
+
+
+class TransferReceiver:
+    """The other side: it chose a bit for each key."""
+
+    def __init__(self, context: bytes, bits: Sequence[int], stream: Stream) -> None:
+        library = sodium()
+        self._context, self._bits = context, list(bits)
+        self._scalars = [random_scalar(stream) for _ in bits]
+        # Uniform elements, as the chosen ones are: one from a hash would be told from them.
+        others = map_points(library.crypto_scalarmult_ed25519_base_noclamp, [random_scalar(stream) for _ in bits])
+
+        def own(place: int) -> bytes:
+            known = library.crypto_scalarmult_ed25519_base_noclamp(self._scalars[place])
+            hashed = _hash_to_point(context, place, bits[place], others[place].tobytes())
+            point: bytes = library.crypto_core_ed25519_sub(known, hashed)
+            return point
+
+        places, chosen = np.arange(len(bits)), np.asarray(bits)
+        self.points = np.empty((len(bits), 2, POINT_BYTES), dtype=np.uint8)
+        self.points[places, chosen] = map_points(own, range(len(bits)))
+        self.points[places, 1 - chosen] = others
+
+    def keys(self, offered: bytes, source: str) -> list[bytes]:
+        """The chosen keys, from the element that the other side offers."""
+        product = sodium().crypto_scalarmult_ed25519_noclamp
+
+        def key(place: int) -> bytes:
+            pair = self.points[place].tobytes()
+            shared = product(self._scalars[place], offered)
+            return _derive_key(self._context, place, self._bits[place], pair, offered, shared)
+
+        try:
+            _check_point(offered)
+            return [key.tobytes() for key in map_points(key, range(len(self._scalars)))]
+        except RuntimeError:
+            raise ProtocolError(
+                f"{source} sent something else than an element of the group in 'offer' [MS005]"
+            ) from None
+
+
+def _hash_to_point(context: bytes, place: int, index: int, point: bytes) -> bytes:
+    """An element of the group whose logarithm nobody knows; another for every context, place, index and point."""
+    said = _DOMAIN + b"point" + context + place.to_bytes(4, "little") + bytes([index]) + point
+    drawn, library = hashlib.sha512(said).digest(), sodium()
+    first, second = (library.crypto_core_ed25519_from_uniform(half) for half in (drawn[:32], drawn[32:]))
+    element: bytes = library.crypto_core_ed25519_add(first, second)  # one of them alone would not be uniform
+    return element
+
+
+def _derive_key(context: bytes, place: int, index: int, pair: bytes, offered: bytes, product: bytes) -> bytes:
+    """One of the two keys of a place; both elements and the index are in it, so that two keys are never one."""
+    said = _DOMAIN + b"key" + context + place.to_bytes(4, "little") + bytes([index]) + pair + offered + product
+    return hashlib.blake2b(said, digest_size=KEY_BYTES).digest()
+
+
+def _check_point(point: bytes) -> None:
+    """Refuse what is no element of the subgroup of prime order: the library does not look for that before it adds."""
+    if not sodium().crypto_core_ed25519_is_valid_point(point):
+        raise RuntimeError("not an element of the group")
+
 
 _AT_ONCE = 1 << 12  # digests that are objects by themselves, which take several times as much memory
 
@@ -61,15 +171,9 @@ _GOLAY = 0b110001110101  # divides x^23 + 1
 _SYMBOL, _POINTS = 12, CODE_BITS // 24
 
 
-class LinearCode:
-    """Encodes rows, and keeps only those bits of code words that a mask has."""
-
-    def __init__(self, mask: BitRows) -> None:
-        self._sums = XorTables(_generator_matrix() & mask)
-
-    def __call__(self, messages: BitRows) -> BitRows:
-        """The code word of each row of two words."""
-        return self._sums(messages)
+def linear_code(mask: BitRows) -> XorTables:
+    """Encodes rows of two words, and keeps only those bits of code words that a mask has."""
+    return XorTables(_generator_matrix() & mask)
 
 
 @cache
@@ -240,7 +344,7 @@ class PrfKeyHolder:
         """
         rows = self._taken.rows()[: self._cells]
         del self._taken
-        coder, answers = LinearCode(self._secret), KeyValueLookup(rows, self._seed)
+        coder, answers = linear_code(self._secret), KeyValueLookup(rows, self._seed)
         for block in range(self.blocks(len(keys))):
             hashes = ahead[block] if block < len(ahead) else self.hashes(keys, block, 1)[0]
             found = answers(hashes[:, :WORDS])
@@ -273,7 +377,7 @@ def hash_keys(keys: Sequence[bytes], salt: bytes) -> Words:
 
 def _encode_columns(rows: BitRows) -> BitRows:
     """The columns of the code words of some rows."""
-    return to_columns(LinearCode(_ALL)(rows))[:CODE_BITS]
+    return to_columns(linear_code(_ALL)(rows))[:CODE_BITS]
 
 
 def _prf_values(context: bytes, hashes: Words, rows: BitRows) -> Words:
