@@ -59,7 +59,6 @@ COMMANDS: Listed = {
     "Before a study": {
         "privacy": ("colonnade.cli.checks:privacy", "What a study would cost, for whom, before anybody says yes."),
         "plan": ("colonnade.cli.checks:plan", "How many rows or rounds; what noise costs; what a run takes."),
-        "bench": ("colonnade.cli.run_estimates:bench", "Measure this machine, for the estimates of `colonnade plan`."),
         "keys": ("colonnade.cli.checks:keys", "Show a party its own keys, as a study would compare them."),
         "doctor": ("colonnade.cli.checks:doctor", "Check files, keys, table, ledger, clock and connection."),
     },

@@ -135,15 +135,11 @@ def plan(
     round_trip: run_estimates.RoundTrip = None,
     partitions: run_estimates.PartitionCount = None,
     table: run_estimates.TableOption = None,
-    one_machine: run_estimates.OneMachine = False,
     links: run_estimates.LinksOption = None,
-    bench: run_estimates.BenchOption = None,
     json: Json = False,
 ) -> None:
     """How many rows or rounds; what noise costs; what a run takes."""
-    asked = run_estimates.EstimateOptions(
-        workers, hubs, bandwidth, round_trip, partitions, table, one_machine, bench, links
-    )
+    asked = run_estimates.EstimateOptions(workers, hubs, bandwidth, round_trip, partitions, table, links)
     if cost + rounds + rows + epsilon > 1 or not (asked.any_given or cost + rounds + rows + epsilon):
         raise StudyError("ask one question at a time: --rounds, --rows, --epsilon or --cost [ST017]")
     if asked.any_given and (rounds or rows or epsilon):
