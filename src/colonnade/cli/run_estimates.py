@@ -49,38 +49,6 @@ _SHORT = 2_000_000
 
 
 @dataclass(frozen=True)
-class EstimateOptions:
-    """What a command was told about workers, hubs and lines; ``None`` where it was not."""
-
-    workers: int | None = None
-    hubs: int | None = None
-    bandwidth: str | None = None
-    round_trip: float | None = None
-    partitions: int | None = None
-    table: Literal["csv", "parquet"] | None = None
-    links: Literal["hub", "direct"] | None = None
-
-    @property
-    def any_given(self) -> bool:
-        """Whether it was told anything."""
-        return self != EstimateOptions()
-
-    def estimate_for(self, study: Study, rows: int) -> StudyEstimate:
-        """What a run of a study with lists of so many rows would take."""
-        from colonnade.study.scale import BUILT_IN, WorkerFleet, estimate, why_not_parted, work_of_study
-
-        line = WorkerFleet.bandwidth if self.bandwidth is None else bytes_a_second(self.bandwidth)
-        trip = None if self.round_trip is None else self.round_trip / 1000
-        links = self.links or study.content.coordinator.links
-        fleet = WorkerFleet(self.workers or 1, self.hubs or 1, line, trip, links)
-        own = 1 if study.aligning is None else study.aligning.partitions
-        able = why_not_parted(study.task, study.aligning) is None
-        chosen = self.partitions or (fit(rows, fleet.workers) if own == 1 and able else own)
-        work = work_of_study(study, rows, chosen, self.table or "parquet")
-        return StudyEstimate(study.name, rows, work.table, fleet, estimate(work, fleet, BUILT_IN), own)
-
-
-@dataclass(frozen=True)
 class StudyEstimate:
     """An estimate, and what it is about."""
 
@@ -104,6 +72,30 @@ class StudyEstimate:
             "constants_from": SOURCE,
             "estimate": self.estimate.to_dict(),
         }
+
+
+def estimate_for(
+    study: Study,
+    rows: int,
+    workers: int | None,
+    hubs: int | None,
+    bandwidth: str | None,
+    round_trip: float | None,
+    partitions: int | None,
+    table: Literal["csv", "parquet"] | None,
+    links: Literal["hub", "direct"] | None,
+) -> StudyEstimate:
+    """What a run of a study with lists of so many rows would take; ``None`` for what the command was not told."""
+    from colonnade.study.scale import BUILT_IN, WorkerFleet, estimate, why_not_parted, work_of_study
+
+    line = WorkerFleet.bandwidth if bandwidth is None else bytes_a_second(bandwidth)
+    trip = None if round_trip is None else round_trip / 1000
+    fleet = WorkerFleet(workers or 1, hubs or 1, line, trip, links or study.content.coordinator.links)
+    own = 1 if study.aligning is None else study.aligning.partitions
+    able = why_not_parted(study.task, study.aligning) is None
+    chosen = partitions or (fit(rows, fleet.workers) if own == 1 and able else own)
+    work = work_of_study(study, rows, chosen, table or "parquet")
+    return StudyEstimate(study.name, rows, work.table, fleet, estimate(work, fleet, BUILT_IN), own)
 
 
 def fit(rows: int, workers: int) -> int:
