@@ -232,8 +232,14 @@ def estimate(work: StudyWork, fleet: WorkerFleet, constants: MachineConstants) -
     waiting = trip * (work.lane_rounds * lanes_in_turn + work.last_rounds)
 
     before = {part.name: _seconds_before_lanes(part, work, fleet, phases[part.name]) for part in work.parts}
-    busy = {name: share * _in_lanes(work, found) for name, found in phases.items()}
-    lines = {part.name: _line(part, work) / fleet.bandwidth for part in work.parts}
+    busy = {
+        name: share * math.fsum(spent for phase, spent in found.items() if phase not in _once(work))
+        for name, found in phases.items()
+    }
+    lines = {
+        part.name: max(float(_bytes_sent(part, work)), _bytes_received(part, work)) / fleet.bandwidth
+        for part in work.parts
+    }
     after = max(found["noise"] for found in phases.values())
     meetings = work.partitions * len(work.parts) * (len(work.parts) - 1)
     relayed = min(total, meetings * MEETING) if linked else total
@@ -263,7 +269,7 @@ def estimate(work: StudyWork, fleet: WorkerFleet, constants: MachineConstants) -
             bytes_sent=_bytes_sent(part, work),
             worker_memory=_memory(part, work, constants),
             head_memory=_head_memory(part, work, constants),
-            disk=_disk(part) if work.partitions > 1 else 0,
+            disk=SPOOLED_COPIES * _copy(part) if work.partitions > 1 else 0,
             core_hours=math.fsum(phases[part.name].values()) / 3600,
             phases=phases[part.name],
         )
@@ -323,11 +329,6 @@ def _seconds_before_lanes(
     return (1.0 if work.table == "csv" else reading) * phases["reading"] + splitting * phases["splitting"]
 
 
-def _in_lanes(work: StudyWork, phases: Mapping[str, float]) -> float:
-    """Seconds of one core in all lanes."""
-    return math.fsum(phases[name] for name in phases if name not in _once(work))
-
-
 def _bytes_sent(part: ParticipantWork, work: StudyWork) -> int:
     return part.sent + work.partitions * part.align_sent
 
@@ -340,20 +341,11 @@ def _bytes_received(part: ParticipantWork, work: StudyWork) -> float:
     return sum(_bytes_sent(each, work) / (len(takers) - (each in takers)) for each in work.parts if each is not part)
 
 
-def _line(part: ParticipantWork, work: StudyWork) -> float:
-    """Bytes in the direction in which a participant's line carries more."""
-    return max(float(_bytes_sent(part, work)), _bytes_received(part, work))
-
-
 def _hub(relayed: int, fleet: WorkerFleet, constants: MachineConstants) -> HubEstimate:
     passed = -(-relayed // fleet.hubs)
     by_line, by_processor = passed / fleet.bandwidth, passed * constants.hub_byte
     limited: Literal["bandwidth", "processor"] = "bandwidth" if by_line >= by_processor else "processor"
     return HubEstimate(passed, max(by_line, by_processor), limited, by_processor / 3600)
-
-
-def _disk(part: ParticipantWork) -> int:
-    return SPOOLED_COPIES * _copy(part)
 
 
 def _copy(part: ParticipantWork) -> int:
