@@ -20,7 +20,7 @@ from colonnade.versions import installed_versions
 Listed = Mapping[str, Mapping[str, tuple[str, str]]]
 """By section of the help: commands, each with the module and name of what it is (none: a group), and a line of help.
 
-Those in no section are hidden.
+Those in no section stand in no help: what is rarely needed is named by pages and sentences that lead to it.
 """
 _FEDERATION: Listed = {
     "The hub": {
@@ -40,7 +40,6 @@ _FEDERATION: Listed = {
             "console_commands:console",
             "Let somebody into the console of an agent or hub that runs.",
         ),
-        "scores": ("console_commands:scores", "Keep standing questions open: scores on demand."),
     },
     "Studies": {
         "propose": ("proposals:propose", "Ask the parties of a federation to run a study."),
@@ -64,14 +63,11 @@ _FLAT = {
     },
     "schema": {
         "draft": ("group_commands:schema_draft", "Write a schema for review."),
-        "digest": ("group_commands:schema_digest", "Print the digest by which a party's policy names a schema."),
         "check": ("group_commands:schema_check", "Check a party's file against its schema, row by row."),
     },
     "ledger": {
         "show": ("group_commands:ledger_show", "Every study a party took part in, and what each observer learned."),
         "verify": ("group_commands:ledger_verify", "Check that a ledger is whole."),
-        "convert": ("group_commands:ledger_convert", "Bring a ledger of an earlier version up to this one."),
-        "release": ("group_commands:ledger_release", "Give back a reservation of which no share has left."),
         "export": ("group_commands:ledger_export", "Write the whole chain, from which anybody can check it."),
     },
     "audit": {
@@ -81,7 +77,22 @@ _FLAT = {
         "labels": ("attacks:labels", "Guess labels from the slopes that are returned to others."),
     },
 }
-GROUPS: Mapping[str, Listed] = {"federation": _FEDERATION} | {name: {"Commands": each} for name, each in _FLAT.items()}
+_RARE = {
+    "federation": {
+        "scores": ("console_commands:scores", "Keep standing questions open: scores on demand."),
+    },
+    "schema": {
+        "digest": ("group_commands:schema_digest", "Print the digest by which a party's policy names a schema."),
+    },
+    "ledger": {
+        "convert": ("group_commands:ledger_convert", "Bring a ledger of an earlier version up to this one."),
+        "release": ("group_commands:ledger_release", "Give back a reservation of which no share has left."),
+    },
+}
+_SECTIONS: Mapping[str, Listed] = {name: {"Commands": each} for name, each in _FLAT.items()} | {
+    "federation": _FEDERATION
+}
+GROUPS: Mapping[str, Listed] = {name: {**each, "": _RARE.get(name, {})} for name, each in _SECTIONS.items()}
 """The groups, in the same way."""
 COMMANDS: Listed = {
     "First steps": {
@@ -93,7 +104,6 @@ COMMANDS: Listed = {
     "Before a study": {
         "privacy": ("checks:privacy", "What a study would cost, for whom, before anybody says yes."),
         "plan": ("checks:plan", "How many rows or rounds; what noise costs; what a run takes."),
-        "keys": ("checks:keys", "Show a party its own keys, as a study would compare them."),
         "doctor": ("checks:doctor", "Check files, keys, table, ledger, clock and connection."),
     },
     "A study": {
@@ -103,7 +113,6 @@ COMMANDS: Listed = {
             "participants:coordinator",
             "Relay a study between its parties and publish the result.",
         ),
-        "relay": ("participants:relay", "Serve a further hub of a study in lanes, for its coordinator."),
         "federation": ("", "Study after study: a hub, agents, proposals, consoles."),
     },
     "After a study": {
@@ -114,6 +123,8 @@ COMMANDS: Listed = {
         "audit": ("", "Attack the promises, or a model."),
     },
     "": {
+        "keys": ("checks:keys", "Show a party its own keys, as a study would compare them."),
+        "relay": ("participants:relay", "Serve a further hub of a study in lanes, for its coordinator."),
         "_worker": ("participants:worker", ""),
         "_assess": ("proposals:assess", ""),
         "_report": ("proposals:report", ""),

@@ -111,7 +111,9 @@ def ledger_export(
     """Write the whole chain, from which anybody can check it."""
     content, head = ledger_view.export_chain(Ledger(_existing(path)), format)
     if out is not None:
-        ledger_view.write_private(out, content)
+        if out.exists():
+            raise ColonnadeError(f"{out} is there already; choose another place with --out [CO038]")
+        replace_private(out, content.encode())  # a ledger tells which studies a party takes part in
     if json:
         emit({"ledger": str(path), "head": head, **({"content": content} if out is None else {"out": str(out)})})
     elif out is None:

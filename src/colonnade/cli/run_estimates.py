@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -70,7 +70,7 @@ class StudyEstimate:
             "fleet": vars(self.fleet),
             "constants": vars(BUILT_IN),
             "constants_from": SOURCE,
-            "estimate": self.estimate.to_dict(),
+            "estimate": asdict(self.estimate),
         }
 
 

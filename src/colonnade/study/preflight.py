@@ -132,9 +132,12 @@ class AlignmentEstimate(TotalLoad):
         """Plain values for JSON."""
         task = self.task
         found = {
-            **{
-                name: getattr(task, name) for name in ("mode", "hidden", "duplicates", "at_least", "pad_to", "sentence")
-            },
+            "mode": task.mode,
+            "hidden": task.hidden,
+            "duplicates": task.duplicates,
+            "at_least": task.at_least,
+            "pad_to": task.pad_to,
+            "sentence": task.sentence,
             "on": [key.name for key in task.keys],
             "keys": [asdict(key) for key in task.keys],
             "similarity": task.similarity if task.mode == "fuzzy" else None,

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from colonnade.errors import StudyError
 from colonnade.privacy import Trust
@@ -216,10 +216,6 @@ class RunTimeEstimate:
     hub: HubEstimate
     """Each of them."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def estimate(work: StudyWork, fleet: WorkerFleet, constants: MachineConstants) -> RunTimeEstimate:
     """What the work takes by this fleet, of machines with these constants."""
@@ -246,8 +242,9 @@ def estimate(work: StudyWork, fleet: WorkerFleet, constants: MachineConstants) -
     hub = _hub(relayed, fleet, constants)
 
     splitter, worker, line = (max(each, key=lambda name: each[name]) for each in (before, busy, lines))
+    longest = max((name for name in PHASES if name not in _once(work)), key=lambda name: phases[worker][name])
     middle = {
-        f"workers of {worker}, mostly {_longest(phases[worker], work)}": busy[worker] + waiting,
+        f"workers of {worker}, mostly {longest}": busy[worker] + waiting,
         f"{hub.limited_by} of the hubs": hub.seconds,
         f"the line of {line}": lines[line],
     }
@@ -365,10 +362,6 @@ def _memory(part: ParticipantWork, work: StudyWork, constants: MachineConstants)
     in_lane = ALIGNED_ID * listed + min(cells, _MOST_CELLS_IN_MEMORY) + part.held
     splitting = 2 * run_bytes(_copy(part)) if work.partitions > 1 and part.rows else 0
     return base + max(in_lane, splitting)
-
-
-def _longest(phases: Mapping[str, float], work: StudyWork) -> str:
-    return max((name for name in phases if name not in _once(work)), key=lambda name: phases[name])
 
 
 def _once(work: StudyWork) -> tuple[str, ...]:

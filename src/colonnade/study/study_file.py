@@ -289,13 +289,6 @@ class AlignSection(FileSection):
         """
         return self.reuse and not self.hidden
 
-    def check_parties(self, parties: int) -> None:
-        """Raise an error if the mode does not work with this number of parties."""
-        if self.mode == "fuzzy" and parties != 2:
-            raise ValueError(
-                f'align.mode = "fuzzy" links two parties, and this study has {parties}: use ot, dh or helper [VA176]'
-            )
-
     def check_rows(self, parties: int, most: int, partitions: int = 1) -> None:
         """Raise an error if no lists could fit into the number of rows that the study allows."""
         if self.at_least > most:
@@ -552,7 +545,11 @@ class StudyFile(FileSection):
         if not registry.load(self.task.kind).shares:
             self._check_without_shares()
         if self.align is not None:
-            self.align.check_parties(len(self.parties))
+            if self.align.mode == "fuzzy" and (parties := len(self.parties)) != 2:
+                raise ValueError(
+                    f'align.mode = "fuzzy" links two parties, and this study has {parties}: use ot, dh or helper '
+                    "[VA176]"
+                )
             if (most := self.task.value_with_mark(LIMITS_ROWS)) is not None:
                 self.align.check_rows(len(self.parties), most, self.partitions)
         return self

@@ -74,10 +74,6 @@ class Rates:
             _thin_out(*curve(members, others)),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def clopper_pearson(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
     """An interval that holds the true rate with this confidence, whatever it is."""
@@ -293,8 +289,8 @@ class Membership:
             "shadows": self.shadows,
             "inside": self.inside,
             "offline": self.offline,
-            "this_model": None if self.one is None else self.one.to_dict(),
-            "alike": self.alike.to_dict(),
+            "this_model": None if self.one is None else asdict(self.one),
+            "alike": asdict(self.alike),
             "promise": None if self.promise is None else self.promise.to_dict(rare),
         }
 
