@@ -341,7 +341,7 @@ def predicted(path: Path, case: Case) -> dict[str, Any]:
     from colonnade.study.scale import BUILT_IN, WorkerFleet, estimate, work_of_study
 
     fleet = WorkerFleet(case.workers, bandwidth=1e12, cores=os.cpu_count(), links=case.links)
-    guess = estimate(work_of_study(Study.load(path), case.rows, case.partitions), fleet, BUILT_IN.constants)
+    guess = estimate(work_of_study(Study.load(path), case.rows, case.partitions), fleet, BUILT_IN)
     return {
         "cpu": 3600 * guess.core_hours,
         "wall": guess.seconds,

@@ -1,7 +1,7 @@
 """What a study of many rows would take, by the model of `colonnade plan --cost`; and one that is measured beside it.
 
 Three parties align their people (mode ot) and compute second moments of 200 columns. Predictions are made with the
-constants that are built in, or those of a file by `colonnade bench`. `--measure` runs the whole of it once, without
+constants that are built in. `--measure` runs the whole of it once, without
 lanes, in processes over TLS, from Parquet files in orders of their own to the opened sums, and says how far the model
 is off; processor time, since the machine may be shared.
 """
@@ -29,7 +29,7 @@ from colonnade.privacy import Trust
 from colonnade.protocols.align import AlignmentTask
 from colonnade.protocols.moments.task import ColumnBlock, Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.scale import BUILT_IN, MachineBenchmark, RunTimeEstimate, WorkerFleet, estimate, work_of_task
+from colonnade.study.scale import BUILT_IN, MachineConstants, RunTimeEstimate, WorkerFleet, estimate, work_of_task
 from colonnade.tables.keys import Key
 
 OWNERS = ("bank", "clinic", "shop")
@@ -55,17 +55,17 @@ def tasks(columns: int) -> tuple[Moments, AlignmentTask]:
 
 
 def predicted(
-    rows: int, columns: int, fleet: WorkerFleet, measured: MachineBenchmark, table: Any = "parquet"
+    rows: int, columns: int, fleet: WorkerFleet, measured: MachineConstants, table: Any = "parquet"
 ) -> RunTimeEstimate:
     """By the model."""
     task, aligning = tasks(columns)
     count = fit(rows, fleet.workers)
     names = (*OWNERS, COORDINATOR)
     work = work_of_task(task, aligning, names, widths(columns), rows, count, table)
-    return estimate(work, fleet, measured.constants)
+    return estimate(work, fleet, measured)
 
 
-def table(measured: MachineBenchmark) -> str:
+def table(measured: MachineConstants) -> str:
     """Predictions as markdown."""
     lines = [
         "| rows | workers | partitions | clock | core-hours | on the wire | a worker | a head | disk | bottleneck |",
@@ -166,7 +166,7 @@ def measure(rows: int, columns: int) -> dict[str, Any]:
     }
 
 
-def beside(found: dict[str, Any], measured: MachineBenchmark) -> str:
+def beside(found: dict[str, Any], measured: MachineConstants) -> str:
     """A measured run beside its prediction, as a line of a table."""
     guess = predicted(found["rows"], found["columns"], WorkerFleet(), measured)
     seconds = 3600 * guess.core_hours
@@ -182,17 +182,15 @@ def beside(found: dict[str, Any], measured: MachineBenchmark) -> str:
 def main() -> None:
     """Print or write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bench", type=Path, help="constants by `colonnade bench`, instead of the built-in ones")
     parser.add_argument("--write", action="store_true", help="put the table into docs/explanation/scale.md")
     parser.add_argument("--measure", type=int, nargs=2, metavar=("ROWS", "COLUMNS"), help="run this once, beside")
     parser.add_argument("--json", action="store_true", help="what was measured, in full")
     options = parser.parse_args()
-    measured = BUILT_IN if options.bench is None else MachineBenchmark.load(options.bench)
     if options.measure:
         found = measure(*options.measure)
-        print(json.dumps(found, indent=2) if options.json else beside(found, measured))
+        print(json.dumps(found, indent=2) if options.json else beside(found, BUILT_IN))
         return
-    made = table(measured)
+    made = table(BUILT_IN)
     if not options.write:
         print(made)
         return

@@ -12,7 +12,6 @@ import resource
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -37,7 +36,7 @@ from colonnade.errors import (
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import Study
 from colonnade.study.record import read_facts
-from colonnade.study.scale import BUILT_IN, MachineBenchmark, benchmark
+from colonnade.study.scale import SOURCE
 from colonnade.tables import Schema
 from colonnade.wire import Identity
 from tests.support.errors import check_said, refused
@@ -513,32 +512,17 @@ def test_what_somebody_made_in_a_clone_is_not_copied(tmp_path, monkeypatch):
 # --- what workers, hubs and lines take
 
 
-def test_bench_measures_and_plan_uses_it(colonnade, study, tmp_path, monkeypatch):
-    mine = replace(BUILT_IN, made="2026-01-01", quick=True)
-    monkeypatch.setattr(benchmark, "measure", lambda *_: mine)
-    monkeypatch.chdir(tmp_path)
-    said = colonnade("bench", "--quick", "--json")
-    found = MachineBenchmark.load(tmp_path / "colonnade-bench.json")
-    assert found.to_dict() | {"file": "colonnade-bench.json"} == said
-    assert "is there already" in colonnade("bench", "--quick", code=StudyError.exit_code)
-    monkeypatch.setattr(benchmark, "measure", None)  # what cannot be written is not measured
-    text = colonnade("bench", "--out", "nowhere/x.json", code=StorageError.exit_code)
-    assert "nowhere/x.json cannot be written: there is no folder nowhere" in text
-    planned = colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json", "--json")
-    assert planned["constants"] == found.to_dict()
-
-
 def test_plan_says_what_a_run_takes(colonnade, study):
     text = colonnade("plan", study, "--workers", 64, "--hubs", 4, "--bandwidth", "10Gbit", "--rows-given", 10**9)
     lines = "1,000,000,000 in every table (parquet)", "2,048 (chosen for this estimate)", "lines of 10 Gbit/s each way"
-    check_words(text, *lines, "built-in constants of another machine", "the bottleneck: processor of the hubs")
+    check_words(text, *lines, "measured on another machine", "the bottleneck: processor of the hubs")
     said = colonnade("plan", study, "--cost", "--rows-given", 5000, "--partitions", 16, "--json")
-    assert (said["estimate"]["partitions"], said["rows"], said["constants_from"]) == (16, 5000, BUILT_IN.source)
+    assert (said["estimate"]["partitions"], said["rows"], said["constants_from"]) == (16, 5000, SOURCE)
     assert [party["name"] for party in said["estimate"]["parties"]] == ["bank", "shop", "clinic", "coordinator"]
     assert {"seconds", "bytes_sent", "worker_memory", "disk", "core_hours"} <= said["estimate"]["parties"][0].keys()
 
 
-def test_links_are_those_of_the_study_or_as_asked_and_a_plan_without_lanes_or_on_one_machine(colonnade, study):
+def test_links_are_those_of_the_study_or_as_asked_and_a_plan_without_lanes(colonnade, study):
     asked = ("plan", study, "--workers", 4, "--rows-given", 10**7, "--json")
     through, direct = colonnade(*asked), colonnade(*asked, "--links", "direct")
     assert (through["fleet"]["links"], direct["fleet"]["links"]) == ("hub", "direct")
@@ -546,9 +530,9 @@ def test_links_are_those_of_the_study_or_as_asked_and_a_plan_without_lanes_or_on
     assert direct["estimate"]["seconds"] < through["estimate"]["seconds"]
     edit(study, ("[coordinator]\n", '[coordinator]\nlinks = "direct"\n'))
     assert colonnade(*asked)["estimate"] == direct["estimate"]
-    text = colonnade("plan", study, "--cost", "--one-machine", "--table", "csv", "--round-trip", 20)
+    text = colonnade("plan", study, "--cost", "--table", "csv", "--round-trip", 20)
     alone = "none: one process for each participant does everything"
-    check_words(text, alone, "on one machine with 2 processors", "(csv)")
+    check_words(text, alone, "each with a core", "(csv)")
     messages = ROOT / "examples" / "private-regression" / "MESSAGES.toml"  # a kind that is no sum
     found = colonnade("plan", messages, "--workers", 4, "--json")["estimate"]
     assert found["partitions"] == 1
@@ -565,7 +549,6 @@ def test_links_are_those_of_the_study_or_as_asked_and_a_plan_without_lanes_or_on
         (["--cost", "--error", "0.1"], "does not depend on its noise"),
         (["--cost", "--bandwidth", "fast"], "is written like 10Gbit"),
         (["--cost", "--partitions", "7"], "power of two"),
-        (["--cost", "--bench", "nowhere.json"], "cannot be used as constants"),
     ],
 )
 def test_wrong_questions_are_one_sentence(colonnade, study, options, sentence):

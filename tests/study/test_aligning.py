@@ -261,7 +261,7 @@ def test_the_preflight_compares_the_two_modes_for_equal_keys(folder):
 def test_lists_are_priced_as_long_as_they_are(folder):
     padded = aligned(folder, "pad_to = 5_000\n")
     found = preflight(padded, 360)
-    assert (found.run.rows, found.alignment.rows, found.alignment.pad_to) == (360, 5_000, 5_000)
+    assert (found.run.rows, found.alignment.rows, found.alignment.task.pad_to) == (360, 5_000, 5_000)
     assert found.alignment.loads == preflight(load(folder), 5_000).alignment.loads
     assert preflight(padded).run.rows == 5_000
     fuzzy = aligned(folder, 'mode = "fuzzy"\n')
@@ -269,8 +269,8 @@ def test_lists_are_priced_as_long_as_they_are(folder):
         with raises(CapacityError, "CA034", most, rows):
             preflight(study, rows)
     similar = preflight(fuzzy).alignment
-    assert (similar.rows, similar.similarity, similar.instead) == (50_000, 0.85, None)
-    assert preflight(aligned(folder, 'mode = "fuzzy"\nsimilarity = 0.9\n'), 9).alignment.similarity == 0.9
+    assert (similar.rows, similar.to_dict()["similarity"], similar.instead) == (50_000, 0.85, None)
+    assert preflight(aligned(folder, 'mode = "fuzzy"\nsimilarity = 0.9\n'), 9).alignment.task.similarity == 0.9
     seen, hidden, slots = (
         preflight(aligned(folder, said), 360) for said in ("", "hidden = true\n", "hidden = true\npad_to = 720\n")
     )

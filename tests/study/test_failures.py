@@ -43,7 +43,7 @@ STOPPED = [errors.PeerStopped]
 
 def test_who_came_too_late_is_not_the_cause():
     def ended(name, error):
-        return LocalParticipant(name, SimpleNamespace(returncode=1), {"error": error, "message": "why"})
+        return LocalParticipant(name, SimpleNamespace(returncode=1), None, {"error": error, "message": "why"})
 
     late, broken = ended("bank", "ConnectError"), ended("shop", "DataError")
     assert isinstance(first_cause({"bank": late, "shop": broken}), errors.DataError)

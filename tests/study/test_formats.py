@@ -37,7 +37,6 @@ from colonnade.privacy.releases import DiscreteGaussianRelease
 from colonnade.protocols.align import AlignedRows
 from colonnade.study import PartyConfig, Study
 from colonnade.study.alignment_session import AlignmentStore
-from colonnade.study.scale.constants import BUILT_IN, MachineBenchmark
 from colonnade.tables import Schema, number
 from colonnade.wire import Identity, packets, tls
 from colonnade.wire.codec import encode
@@ -203,13 +202,11 @@ class Format:
         return int(digits[1])
 
 
-SAVED = MachineBenchmark(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64", "0.2.0")
 FORMATS = {
     "agent": Format(
         "federation.agent_store:AgentFile.version", lambda folder: form_of_base(AgentFile(folder).path), grows=True
     ),
     "alignment": Format("study.alignment_session:_VERSION", alignment),
-    "bench": Format("study.scale.constants:VERSION", lambda folder: form(SAVED.to_dict()), oldest=2),
     "proposals": Format(
         "federation.proposal_store:HubFile.version", lambda folder: form_of_base(HubFile(folder).path), grows=True
     ),
@@ -241,7 +238,6 @@ OTHER_NUMBERS = {
     "tables/schema.py:_NO_FORMAT": "the same, of a schema",
     "tables/keys.py:UNICODE_VERSION": "of the standard",
     "tables/partitioning/partitions.py:_FORMAT": "a folder that is deleted when its study ends",
-    "study/scale/constants.py:FORMAT": "the name of the file; its number is beside it",
 }
 
 
@@ -334,7 +330,6 @@ def test_files_of_hubs_and_agents_are_opened_again(tmp_path):
     with held.writing() as base:
         assert base.execute("SELECT count(*) FROM marks").fetchone()[0] == 1
     held.close()
-    assert MachineBenchmark.load(HELD / "saved-bench-2.json").constants == BUILT_IN.constants
 
 
 # --- what happens with another number
@@ -350,7 +345,6 @@ def test_files_of_hubs_and_agents_are_opened_again(tmp_path):
             lambda path: load("glm").load_kept(path),
             "ST113",
         ),
-        ("formats/saved-bench-2.json", {"version": 1}, MachineBenchmark.load, "ST584"),
     ],
 )
 def test_another_number_is_refused_by_a_sentence(file, change, opened, said, tmp_path):

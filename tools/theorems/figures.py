@@ -623,7 +623,7 @@ NO_FIGURE = {
     "colonnade.report.sections:_numbers": _ASKED,
     "colonnade.report.wording:": "an explanation of the word",
     "colonnade.kinds.split.report:_labels": _ASKED,
-    "colonnade.study.party_config:PartyConfig._check_exact": "no epsilon bounds it, and that is said",
+    "colonnade.study.party_config:PartyConfig._objections": "no epsilon bounds it, and that is said",
     "colonnade.study.party_config:PartyConfig.key_news": "no epsilon bounds it, and that is said",
 }
 

@@ -93,7 +93,7 @@ def profile_audit(
     """Compare a claimed curve with samples of a statistic under two neighbours.
 
     If the claim is right, the chance that it is ever caught, at any epsilon and in either order, is at most
-    ``1 - confidence``. The result also has :func:`epsilon_lower_bound` at ``delta``, with the same confidence.
+    ``1 - confidence``. The result also has a lower bound on epsilon at ``delta``, with the same confidence.
     """
     grid = np.asarray(epsilons, dtype=np.float64)
     if not np.isfinite(grid).all() or np.any(np.abs(grid) > _FURTHEST):
@@ -118,11 +118,6 @@ def profile_audit(
         samples=halves.samples,
         confidence=confidence,
     )
-
-
-def epsilon_lower_bound(p: ArrayLike, q: ArrayLike, delta: float, *, confidence: float = CONFIDENCE) -> float:
-    """A lower bound on the epsilon of the mechanism at ``delta``, with the given confidence."""
-    return _Halves.of(p, q, confidence).epsilon(delta, (1 - confidence) / 4)
 
 
 @dataclass(frozen=True)

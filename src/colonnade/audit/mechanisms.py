@@ -47,21 +47,6 @@ class OpenedNumber:
 
 
 @dataclass(frozen=True)
-class RepeatedSampler:
-    """The same release many times with fresh noise; the sum tells as much as all of them."""
-
-    once: OpenedNumber
-    times: int
-
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.int64]:
-        """Sums over the rounds."""
-        total = np.zeros(count, dtype=np.int64)
-        for _ in range(self.times):
-            total += self.once(neighbour, count, stream)
-        return total
-
-
-@dataclass(frozen=True)
 class BatchSampler:
     """Rounds that a person joins by a coin; the statistic is the likelihood ratio of the two tables.
 
@@ -293,9 +278,10 @@ def rounds_games(mechanism: Mechanism[RepeatedRelease]) -> Iterator[Game]:
     event, release = mechanism.event, unwrap(mechanism.event)
     assert isinstance(release, AdditiveRelease)  # noqa: S101 - for the type checker
     for observer, values in ((ANALYST, (0, _STEP)), (BANK, (-_STEP, _STEP))):
-        once = OpenedNumber(values, release.shares, law_of_event(release.kind).sample, observer.names)
+        moved, shares = (event.times * values[0], event.times * values[1]), release.shares * event.times
         story = f"{values[0]} or {values[1]} in {event.times} rounds; the sum"
-        yield mechanism.game("rounds", observer, story, RepeatedSampler(once, event.times))
+        sampler = OpenedNumber(moved, shares, law_of_event(release.kind).sample, observer.names)
+        yield mechanism.game("rounds", observer, story, sampler)
 
 
 _BATCHES = 12

@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import Observer, Sensitivity
-from colonnade.protocols.rows import ColumnBlock
+from colonnade.protocols.rows import JointRows
 from colonnade.randomness import Stream
 
 Person = tuple[float, ...]
@@ -22,38 +22,7 @@ Person = tuple[float, ...]
 _MOST_TURNED = 8
 
 
-class BoundedRowsTask(Protocol):
-    """A task about rows of which every owner bounds its own part."""
-
-    @property
-    def blocks(self) -> tuple[ColumnBlock, ...]:
-        """The columns of each owner, with its bounds."""
-
-
-class RoundedRowsTask(BoundedRowsTask, Protocol):
-    """A task about rows that owners scale and round, with a public constant as their last column."""
-
-    @property
-    def gamma(self) -> int:
-        """What rows are scaled by."""
-
-    @property
-    def constant(self) -> int:
-        """The last column of every integer row."""
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Who holds columns, in order."""
-
-    @property
-    def width(self) -> int:
-        """How many columns there are, with the constant."""
-
-    def span(self, owner: str) -> slice:
-        """The columns of an owner."""
-
-
-Public = TypeVar("Public", bound=RoundedRowsTask)
+Public = TypeVar("Public", bound=JointRows)
 
 
 @dataclass(frozen=True)
@@ -70,7 +39,8 @@ class OnePersonSampler(ABC, Generic[Public]):
 
     def rows(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.int64]:
         """The person's integer row with the constant, rounded again by each owner in each of ``count`` runs."""
-        task, person = self.task, self.people[neighbour]
+        task: Any = self.task
+        person = self.people[neighbour]
         if person is None:
             return np.zeros((count, task.width), dtype=np.int64)
         row = np.array(person)
@@ -88,7 +58,7 @@ class OnePersonSampler(ABC, Generic[Public]):
         return first, second
 
 
-def find_furthest(task: RoundedRowsTask, observer: Observer) -> tuple[Person | None, Person]:
+def find_furthest(task: JointRows, observer: Observer) -> tuple[Person | None, Person]:
     """Of some pairs that the observer must not tell apart, the one that moves the second moments furthest."""
     whole = rows_at_bounds(task)
     if observer == Observer.analyst():
@@ -101,7 +71,7 @@ def find_furthest(task: RoundedRowsTask, observer: Observer) -> tuple[Person | N
     return whole, max([tuple(mixed), *turned], key=lambda person: _distance(task, whole, person))
 
 
-def rows_at_bounds(task: BoundedRowsTask, turned: Collection[str] = (), column: int = 0) -> Person:
+def rows_at_bounds(task: JointRows, turned: Collection[str] = (), column: int = 0) -> Person:
     """A person whose value in one column of each owner is the owner's clip, with a minus at the owners ``turned``."""
     row: list[float] = []
     for block in task.blocks:
@@ -112,11 +82,11 @@ def rows_at_bounds(task: BoundedRowsTask, turned: Collection[str] = (), column: 
     return tuple(row)
 
 
-def _with_constant(task: RoundedRowsTask, person: Person | None) -> NDArray[np.float64]:
+def _with_constant(task: Any, person: Person | None) -> NDArray[np.float64]:
     return np.zeros(task.width) if person is None else np.array([*person, task.constant / task.gamma])
 
 
-def _distance(task: RoundedRowsTask, first: Person, second: Person) -> float:
+def _distance(task: JointRows, first: Person, second: Person) -> float:
     """The squared distance between the second moments of two people."""
     a, b = _with_constant(task, first), _with_constant(task, second)
     return float((a @ a) ** 2 + (b @ b) ** 2 - 2 * (a @ b) ** 2)

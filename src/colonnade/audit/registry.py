@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.lower_bounds import CONFIDENCE, DELTA, AuditResult, Floats, profile_audit
+from colonnade.audit.lower_bounds import DELTA, AuditResult, Floats, profile_audit
 from colonnade.errors import StudyError
 from colonnade.models import registry
 from colonnade.privacy import Event, Observer, Trust, View, accountant
@@ -73,10 +73,10 @@ class Game:
         sizes = [min(_CHUNK, count - start) for start in range(0, count, _CHUNK)]
         return np.concatenate([self.sampler(neighbour, size, stream) for size in sizes])
 
-    def play(self, count: int, stream: Stream, *, confidence: float = CONFIDENCE, delta: float = DELTA) -> AuditResult:
+    def play(self, count: int, stream: Stream) -> AuditResult:
         """Sample both neighbours and compare the claim with the samples."""
         p, q = self.sample(0, count, stream), self.sample(1, count, stream)
-        return profile_audit(self.claim, p, q, confidence=confidence, delta=delta)
+        return profile_audit(self.claim, p, q)
 
 
 @lru_cache(maxsize=256)

@@ -18,72 +18,116 @@ from colonnade.errors import Interrupted
 from colonnade.versions import installed_versions
 
 Listed = Mapping[str, Mapping[str, tuple[str, str]]]
-"""By section of the help: commands, each with the module and name of what it is, and a line of help; none: hidden."""
-FEDERATION: Listed = {
+"""By section of the help: commands, each with the module and name of what it is (none: a group), and a line of help.
+
+Those in no section stand in no help: what is rarely needed is named by pages and sentences that lead to it.
+"""
+_FEDERATION: Listed = {
     "The hub": {
         "create": (
-            "colonnade.cli.membership:create",
+            "membership:create",
             "Make a hub's key and the FEDERATION.toml to which members are invited.",
         ),
-        "hub": ("colonnade.cli.membership:hub", "Serve a federation: its studies, proposals and results."),
-        "invite": ("colonnade.cli.membership:invite", "At the hub: invite somebody; both ends compare six words."),
-        "admit": ("colonnade.cli.membership:admit", "At the hub: make an invited one a member, by six words."),
+        "hub": ("membership:hub", "Serve a federation: its studies, proposals and results."),
+        "invite": ("membership:invite", "At the hub: invite somebody; both ends compare six words."),
+        "admit": ("membership:admit", "At the hub: make an invited one a member, by six words."),
     },
     "Members": {
-        "join": ("colonnade.cli.membership:join", "Join a federation: make a key, compare six words."),
-        "members": ("colonnade.cli.membership:members", "List members with the six words of their keys; accept some."),
-        "agent": ("colonnade.cli.proposals:agent", "Stay connected to the hub, and take part in what is approved."),
+        "join": ("membership:join", "Join a federation: make a key, compare six words."),
+        "members": ("membership:members", "List members with the six words of their keys; accept some."),
+        "agent": ("proposals:agent", "Stay connected to the hub, and take part in what is approved."),
         "console": (
-            "colonnade.cli.console_commands:console",
+            "console_commands:console",
             "Let somebody into the console of an agent or hub that runs.",
         ),
-        "scores": ("colonnade.cli.console_commands:scores", "Keep standing questions open: scores on demand."),
     },
     "Studies": {
-        "propose": ("colonnade.cli.proposals:propose", "Ask the parties of a federation to run a study."),
-        "studies": ("colonnade.cli.proposals:studies", "List proposed studies: state, who is waited for, cost."),
-        "approve": ("colonnade.cli.proposals:approve", "Say yes to a proposed study, after reading what it costs."),
-        "decline": ("colonnade.cli.proposals:decline", "Say no to a proposed study, and why."),
-        "cancel": ("colonnade.cli.proposals:cancel", "Take back a yes, or one's own proposal; ends what runs."),
-        "logs": ("colonnade.cli.proposals:follow_logs", "Show what happens in a study, from this party's own record."),
-        "result": ("colonnade.cli.proposals:result", "Fetch the result of a study that has ended well."),
+        "propose": ("proposals:propose", "Ask the parties of a federation to run a study."),
+        "studies": ("proposals:studies", "List proposed studies: state, who is waited for, cost."),
+        "approve": ("proposals:approve", "Say yes to a proposed study, after reading what it costs."),
+        "decline": ("proposals:decline", "Say no to a proposed study, and why."),
+        "cancel": ("proposals:cancel", "Take back a yes, or one's own proposal; ends what runs."),
+        "logs": ("proposals:follow_logs", "Show what happens in a study, from this party's own record."),
+        "result": ("proposals:result", "Fetch the result of a study that has ended well."),
     },
 }
+_FLAT = {
+    "init": {
+        "party": ("initialise:make_party", "Make a party's key, certificate and configuration."),
+        "coordinator": ("initialise:make_coordinator", "Make the coordinator's key and certificate."),
+        "pins": (
+            "initialise:write_fingerprints",
+            "Pin the certificates in certs/ by writing their fingerprints into the study file.",
+        ),
+        "trial": ("initialise:make_trial", "For a trial on one machine: from files to a study that can run."),
+    },
+    "schema": {
+        "draft": ("group_commands:schema_draft", "Write a schema for review."),
+        "check": ("group_commands:schema_check", "Check a party's file against its schema, row by row."),
+    },
+    "ledger": {
+        "show": ("group_commands:ledger_show", "Every study a party took part in, and what each observer learned."),
+        "verify": ("group_commands:ledger_verify", "Check that a ledger is whole."),
+        "export": ("group_commands:ledger_export", "Write the whole chain, from which anybody can check it."),
+    },
+    "audit": {
+        "games": ("attacks:games", "Attack the promises from below: what can an observer show."),
+        "membership": ("attacks:membership", "Find out who was among the people of a model."),
+        "inversion": ("attacks:inversion", "Recover a party's columns from what leaves it."),
+        "labels": ("attacks:labels", "Guess labels from the slopes that are returned to others."),
+    },
+}
+_RARE = {
+    "federation": {
+        "scores": ("console_commands:scores", "Keep standing questions open: scores on demand."),
+    },
+    "schema": {
+        "digest": ("group_commands:schema_digest", "Print the digest by which a party's policy names a schema."),
+    },
+    "ledger": {
+        "convert": ("group_commands:ledger_convert", "Bring a ledger of an earlier version up to this one."),
+        "release": ("group_commands:ledger_release", "Give back a reservation of which no share has left."),
+    },
+}
+_SECTIONS: Mapping[str, Listed] = {name: {"Commands": each} for name, each in _FLAT.items()} | {
+    "federation": _FEDERATION
+}
+GROUPS: Mapping[str, Listed] = {name: {**each, "": _RARE.get(name, {})} for name, each in _SECTIONS.items()}
+"""The groups, in the same way."""
 COMMANDS: Listed = {
     "First steps": {
-        "demo": ("colonnade.cli.demo:demo", "See it all once: three organisations and a private PCA."),
-        "example": ("colonnade.cli.examples:example", "List the examples that come with Colonnade, or copy one."),
-        "init": ("colonnade.cli.group_commands:init_app", "Make keys, certificates and configurations."),
-        "schema": ("colonnade.cli.group_commands:schema_app", "Draft and check public schemas."),
+        "demo": ("demo:demo", "See it all once: three organisations and a private PCA."),
+        "example": ("examples:example", "List the examples that come with Colonnade, or copy one."),
+        "init": ("", "Make keys, certificates and configurations."),
+        "schema": ("", "Draft and check public schemas."),
     },
     "Before a study": {
-        "privacy": ("colonnade.cli.checks:privacy", "What a study would cost, for whom, before anybody says yes."),
-        "plan": ("colonnade.cli.checks:plan", "How many rows or rounds; what noise costs; what a run takes."),
-        "bench": ("colonnade.cli.run_estimates:bench", "Measure this machine, for the estimates of `colonnade plan`."),
-        "keys": ("colonnade.cli.checks:keys", "Show a party its own keys, as a study would compare them."),
-        "doctor": ("colonnade.cli.checks:doctor", "Check files, keys, table, ledger, clock and connection."),
+        "privacy": ("checks:privacy", "What a study would cost, for whom, before anybody says yes."),
+        "plan": ("checks:plan", "How many rows or rounds; what noise costs; what a run takes."),
+        "doctor": ("checks:doctor", "Check files, keys, table, ledger, clock and connection."),
     },
     "A study": {
-        "run": ("colonnade.cli.participants:run", "Run a whole study on this machine, a process for each party."),
-        "party": ("colonnade.cli.participants:party", "Take part in a study with one's own columns."),
+        "run": ("participants:run", "Run a whole study on this machine, a process for each party."),
+        "party": ("participants:party", "Take part in a study with one's own columns."),
         "coordinator": (
-            "colonnade.cli.participants:coordinator",
+            "participants:coordinator",
             "Relay a study between its parties and publish the result.",
         ),
-        "relay": ("colonnade.cli.participants:relay", "Serve a further hub of a study in lanes, for its coordinator."),
-        "federation": ("colonnade.cli.app:federation_app", "Study after study: a hub, agents, proposals, consoles."),
+        "federation": ("", "Study after study: a hub, agents, proposals, consoles."),
     },
     "After a study": {
-        "predict": ("colonnade.cli.results:predict", "Write predictions, or scores that we received, to a CSV file."),
-        "export": ("colonnade.cli.results:export", "Write a model for people who do not have Colonnade."),
-        "quality": ("colonnade.cli.results:quality", "Compare a synthetic table with the real one."),
-        "ledger": ("colonnade.cli.group_commands:ledger_app", "What a party has spent."),
-        "audit": ("colonnade.cli.audit_commands:audit_app", "Attack the promises, or a model."),
+        "predict": ("results:predict", "Write predictions, or scores that we received, to a CSV file."),
+        "export": ("results:export", "Write a model for people who do not have Colonnade."),
+        "quality": ("results:quality", "Compare a synthetic table with the real one."),
+        "ledger": ("", "What a party has spent."),
+        "audit": ("", "Attack the promises, or a model."),
     },
     "": {
-        "_worker": ("colonnade.cli.participants:worker", ""),
-        "_assess": ("colonnade.cli.proposals:assess", ""),
-        "_report": ("colonnade.cli.proposals:report", ""),
+        "keys": ("checks:keys", "Show a party its own keys, as a study would compare them."),
+        "relay": ("participants:relay", "Serve a further hub of a study in lanes, for its coordinator."),
+        "_worker": ("participants:worker", ""),
+        "_assess": ("proposals:assess", ""),
+        "_report": ("proposals:report", ""),
     },
 }
 
@@ -91,7 +135,10 @@ COMMANDS: Listed = {
 class LazyGroup(TyperGroup):
     """Commands that are imported when they are named, and listed with their help without that."""
 
-    listed: Listed = COMMANDS
+    @property
+    def listed(self) -> Listed:
+        """The commands of this group."""
+        return GROUPS.get(str(self.name), COMMANDS)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands, in the order in which they are needed."""
@@ -99,8 +146,8 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command, or a group of them, by its name; ``None`` if there is none."""
-        where = next((section[cmd_name][0] for section in self.listed.values() if cmd_name in section), None)
-        return None if where is None else build_command(where, cmd_name)
+        known = next((section[cmd_name] for section in self.listed.values() if cmd_name in section), None)
+        return None if known is None else build_command(known[0], cmd_name, known[1])
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the sections of the help."""
@@ -110,39 +157,49 @@ class LazyGroup(TyperGroup):
                     formatter.write_dl([(name, about) for name, (_, about) in section.items()])
 
 
-class _FederationGroup(LazyGroup):
-    listed = FEDERATION
+class _GamesByDefault(LazyGroup):
+    """A group in which anything that is not the name of a command belongs to the games."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Name the games where no command is named."""
+        named = bool(args) and args[0] in self.list_commands(ctx)
+        return super().parse_args(ctx, args if named else ["games", *args])
+
+
+def _make_group(name: str, about: str, epilog: str | None = None) -> typer.Typer:
+    return typer.Typer(
+        name=name,
+        cls=_GamesByDefault if name == "audit" else LazyGroup,
+        help=about,
+        epilog=epilog,
+        no_args_is_help=name != "audit",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
 
 
 @cache
-def build_command(where: str, name: str) -> Any:
-    """A command from the function or the group that it is: to read one takes milliseconds, to read all much longer."""
+def build_command(where: str, name: str, about: str = "") -> Any:
+    """A command from the function that it is: to read one takes milliseconds, to read all much longer."""
+    if not where:
+        made = _make_group(name, about)
+        made.callback()(_nothing)
+        return typer.main.get_command(made)
     module, _, attribute = where.partition(":")
-    found = getattr(import_module(module), attribute)
-    if not isinstance(found, typer.Typer):
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-        alone.command(name, hidden=name.startswith("_"))(found)
-        found = alone
-    return typer.main.get_command(found)
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    alone.command(name, hidden=name.startswith("_"))(getattr(import_module(f"colonnade.cli.{module}"), attribute))
+    return typer.main.get_command(alone)
 
 
-app = typer.Typer(
-    name="colonnade",
-    cls=LazyGroup,
-    help="Differentially private learning on columns that different organisations hold, with no trusted party.",
-    epilog="First steps: `colonnade demo`; with files of your own `colonnade init trial --party NAME=FILE ...`.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-federation_app = typer.Typer(
-    name="federation",
-    cls=_FederationGroup,
-    help="Study after study, with a hub that stands and an agent at every party.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
+def _nothing() -> None:
+    """What a group does before its commands."""
+
+
+app = _make_group(
+    "colonnade",
+    "Differentially private learning on columns that different organisations hold, with no trusted party.",
+    "First steps: `colonnade demo`; with files of your own `colonnade init trial --party NAME=FILE ...`.",
 )
 
 
@@ -165,11 +222,6 @@ def options(
     ] = False,
 ) -> None:
     """What is asked of no command in particular."""
-
-
-@federation_app.callback()
-def _federation() -> None:
-    """Study after study, with a hub that stands and an agent at every party."""
 
 
 def command_line() -> None:

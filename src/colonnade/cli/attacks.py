@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from colonnade.audit import games, subject, subjects
+from colonnade.audit import MOST_SAMPLES, SAMPLES, registry
 from colonnade.audit.attacks.inversion import Kind, invert
 from colonnade.audit.attacks.labels import infer_labels
 from colonnade.audit.attacks.membership import confidence, infer_membership
@@ -27,7 +27,7 @@ from colonnade.audit.attacks.views import (
     read_promise,
 )
 from colonnade.audit.registry import GameVerdict, judge
-from colonnade.cli.output import emit, progress_bar, say
+from colonnade.cli.output import Json, emit, progress_bar, say
 from colonnade.errors import DataError, StorageError, StudyError
 from colonnade.models import serialization
 from colonnade.models.base import Estimator
@@ -40,21 +40,49 @@ from colonnade.study import Study
 from colonnade.tables import Table, read_table
 from colonnade.tables.cell_parsing import pa, pc
 from colonnade.tables.files import read_columns
-from colonnade.tables.text_format import TextFormat
 
 _ALL = "all"
 _FIGURES = "audit.json"
 Tasks = list[tuple[str, Any, str]]
+Model = Annotated[Path, typer.Argument(metavar="MODEL.json", help="The model under attack.")]
+Members = Annotated[
+    list[str],
+    typer.Option("--members", metavar="[PARTY=]FILE", help="The people it was learned from; once for each party."),
+]
+Kept = Annotated[
+    list[Path] | None,
+    typer.Option("--kept", metavar="FILE", help="What a party keeps of the model, such as its encoder."),
+]
+Id = Annotated[str | None, typer.Option("--id", help="The column of ids.  [default: rows belong together by place]")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Choices of people and starting points follow from it.")]
+Out = Annotated[Path, typer.Option("--out", help="Where to leave the page and the figures.")]
+_OUT = Path("runs/audit")
 
 
-def audit(name: str | None, samples: int, seed: int | None, out: Path, json: bool) -> None:
-    """Play the games of one name, of all names or of a study, or list the names."""
+def games(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME | STUDY.toml]", help="What to attack; all, or nothing for a list.")
+    ] = None,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1000, max=MOST_SAMPLES, help="Samples of each of the two tables.")
+    ] = SAMPLES,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat an audit.  [default: a new one]")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Where to leave audit.html and audit.json.")] = _OUT,
+    json: Json = False,
+) -> None:
+    """Attack the promises from below: what can an observer show.
+
+    To attack a model of your own, with people of your own: colonnade audit inversion, membership or labels MODEL.json;
+    each has its own --help.
+    """
     if name is None:
         emit({"games": _listing()}) if json else say(_list())
         return
     number = new_seed() if seed is None else seed
     title, tasks = audited_tasks(name)
-    played = [replace(game, subject=called) for subject, task, called in tasks for game in games(subject, task)]
+    played = [
+        replace(game, subject=called) for subject, task, called in tasks for game in registry.games(subject, task)
+    ]
     prepare_folder(out, (NAME, _FIGURES))
     verdicts = []
     with progress_bar(not json) as progress:
@@ -80,13 +108,13 @@ def audited_tasks(name: str) -> tuple[str, Tasks]:
 
     Of each task: whose games are played, the task itself unless it is the registered one, and what to call it.
     """
-    names = [known.name for known in subjects()]
+    names = [known.name for known in registry.subjects()]
     if name == _ALL:
         return name, [(known, None, known) for known in names]
     if name not in names and (name.endswith(".toml") or os.path.basename(name) != name):
         study = Study.load(name)
         task = study.runnable().task
-        return study.name, [(subject(task), task, study.content.task.kind)]
+        return study.name, [(registry.subject(task), task, study.content.task.kind)]
     return name, [(name, None, name)]
 
 
@@ -109,15 +137,15 @@ def prepare_folder(out: Path, names: Sequence[str]) -> None:
 
 def _listing() -> list[dict[str, Any]]:
     return [
-        {"name": known.name, "summary": known.summary, "games": [game.name for game in games(known.name)]}
-        for known in subjects()
+        {"name": known.name, "summary": known.summary, "games": [game.name for game in registry.games(known.name)]}
+        for known in registry.subjects()
     ]
 
 
 def _list() -> str:
-    wide = max(len(known.name) for known in subjects())
+    wide = max(len(known.name) for known in registry.subjects())
     lines = ["games that can be played, each against every observer it is about:", ""]
-    lines += [f"  {known.name:<{wide}}  {known.summary}" for known in subjects()]
+    lines += [f"  {known.name:<{wide}}  {known.summary}" for known in registry.subjects()]
     return "\n".join([*lines, "", "colonnade audit NAME plays one, colonnade audit STUDY.toml a study's own"])
 
 
@@ -155,23 +183,40 @@ def verdict_table(head: str, verdicts: Sequence[GameVerdict]) -> list[str]:
 
 
 def membership(
-    path: Path,
-    members: list[str],
-    others: list[str],
-    kept: list[Path],
-    id: str | None,
-    shadows: int,
-    seen: str | None,
-    offline: bool,
-    seed: int,
-    out: Path,
-    json: bool,
+    path: Model,
+    members: Members,
+    others: Annotated[
+        list[str],
+        typer.Option("--others", metavar="[PARTY=]FILE", help="People like them who were not; once for each party."),
+    ],
+    kept: Kept = None,
+    id: Id = None,
+    shadows: Annotated[
+        int,
+        typer.Option(
+            "--shadows",
+            min=8,
+            max=4096,
+            help="How many models to fit, all in all: at least 8, and more where members and others are not equally "
+            "many, so that 3 know each person and 3 do not.",
+        ),
+    ] = 64,
+    seen: Annotated[
+        str | None,
+        typer.Option("--seen", metavar="PARTY", help="The attacker has what this party tells of people, not scores."),
+    ] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="The attacker cannot fit models with the person it asks about.")
+    ] = False,
+    seed: Seed = 0,
+    out: Out = _OUT,
+    json: Json = False,
 ) -> None:
-    """Fit shadow models to members and others, and attack the model by them."""
+    """Find out who was among the people that a model was learned from."""
     model = Estimator.load(path)
     if seen is not None:
         _check_party(model, seen)
-    attach_kept_parts(model, kept, model.schemas_ if seen is None else (seen,))
+    attach_kept_parts(model, kept or (), model.schemas_ if seen is None else (seen,))
     _prepare_attack(out, "membership")
     pool, sizes = _people(model, {"members": members, "others": others}, id)
     size, everybody = sizes["members"], sum(sizes.values())
@@ -193,25 +238,36 @@ def membership(
 
 
 def inversion(
-    path: Path,
-    party: str,
-    people: list[str],
-    auxiliary: list[str],
-    kept: list[Path],
-    id: str | None,
-    shape: str | None,
-    decoder: Kind,
-    scores: bool,
-    releases: int,
-    epochs: int,
-    seed: int,
-    out: Path,
-    json: bool,
+    path: Model,
+    party: Annotated[str, typer.Option("--party", help="Whose columns to recover.")],
+    people: Annotated[
+        list[str], typer.Option("--people", metavar="[PARTY=]FILE", help="Those who are attacked; once for each party.")
+    ],
+    auxiliary: Annotated[
+        list[str],
+        typer.Option("--auxiliary", metavar="[PARTY=]FILE", help="People the attacker knows; once for each party."),
+    ],
+    kept: Kept = None,
+    id: Id = None,
+    shape: Annotated[
+        str | None, typer.Option("--shape", metavar="HxW[xC]", help="How columns make a picture, such as 28x14.")
+    ] = None,
+    decoder: Annotated[Kind, typer.Option("--decoder", help="What learns to recover columns.")] = "auto",
+    scores: Annotated[
+        bool, typer.Option("--scores", help="The attacker has exact scores of these people, and nothing else of them.")
+    ] = False,
+    releases: Annotated[
+        int, typer.Option("--releases", min=1, help="Average embeddings that were told so often, and their noise.")
+    ] = 1,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, max=10_000, help="Of training, at most.")] = 60,
+    seed: Seed = 0,
+    out: Out = _OUT,
+    json: Json = False,
 ) -> None:
-    """Train a decoder on the auxiliary people, and recover the columns of the others."""
+    """Recover a party's columns from what leaves it."""
     model: Any = Estimator.load(path)
     _check_party(model, party)
-    attach_kept_parts(model, kept, model.schemas_ if scores else (party,))
+    attach_kept_parts(model, kept or (), model.schemas_ if scores else (party,))
     arranged = _shape(shape)
     _prepare_attack(out, "inversion")
     everyone, sizes = _people(model, {"people": people, "auxiliary": auxiliary}, id)
@@ -222,10 +278,19 @@ def inversion(
 
 
 def labels(
-    path: Path, members: list[str], kept: list[Path], id: str | None, known: int, seed: int, out: Path, json: bool
+    path: Model,
+    members: Members,
+    kept: Kept = None,
+    id: Id = None,
+    known: Annotated[
+        int, typer.Option("--known", min=2, max=1_000_000, help="How many people's labels the attacker knows.")
+    ] = 50,
+    seed: Seed = 0,
+    out: Out = _OUT,
+    json: Json = False,
 ) -> None:
-    """Group the slopes that are returned about members, and name the groups by the people who are known."""
-    model = attach_kept_parts(Estimator.load(path), kept)
+    """Guess labels from the slopes that the party with the label returns to others."""
+    model = attach_kept_parts(Estimator.load(path), kept or ())
     _prepare_attack(out, "labels")
     people, sizes = _people(model, {"members": members}, id)
     if not known < sizes["members"]:
@@ -252,7 +317,10 @@ def _people(
     sizes = {}
     for group, given in groups.items():
         files = _by_party(group, given, tuple(model.schemas_))
-        read = {party: _read_file(path, model.schemas_[party].text) for party, path in files.items()}
+        read = {
+            party: read_columns(path, str(path), lambda there: there, model.schemas_[party].text)
+            for party, path in files.items()
+        }
         for party, cells in read.items():
             parts[party].append(cells)
         rows = {cells.num_rows for cells in read.values()}
@@ -335,10 +403,6 @@ def _by_party(group: str, given: Sequence[str], parties: Sequence[str]) -> dict[
             "with the columns of all [DA029]"
         )
     return found
-
-
-def _read_file(path: Path, text: TextFormat) -> Any:
-    return read_columns(path, str(path), lambda there: there, text)
 
 
 def _alike(parts: Sequence[Any], model: Estimator, party: str, id: str | None) -> list[Any]:

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli import run_estimates, text_output
-from colonnade.cli.group_commands import StudyPath
-from colonnade.cli.output import Json, emit, say
+from colonnade.cli.output import Json, StudyPath, emit, say
 from colonnade.cli.participants import PartyPath
 from colonnade.cli.text_output import binding, rules
 from colonnade.errors import StudyError
@@ -135,28 +134,36 @@ def plan(
     round_trip: run_estimates.RoundTrip = None,
     partitions: run_estimates.PartitionCount = None,
     table: run_estimates.TableOption = None,
-    one_machine: run_estimates.OneMachine = False,
     links: run_estimates.LinksOption = None,
-    bench: run_estimates.BenchOption = None,
     json: Json = False,
 ) -> None:
     """How many rows or rounds; what noise costs; what a run takes."""
-    asked = run_estimates.EstimateOptions(
-        workers, hubs, bandwidth, round_trip, partitions, table, one_machine, bench, links
+    told = (workers, hubs, bandwidth, round_trip, partitions, table, links)
+    any_told = any(value is not None for value in told)
+    asked, noise = cost + rounds + rows + epsilon, error is not None or noise_multiplier is not None
+    wrong = (
+        (
+            asked > 1 or not (any_told or asked),
+            "ask one question at a time: --rounds, --rows, --epsilon or --cost [ST017]",
+        ),
+        (
+            any_told and (rounds or rows or epsilon),
+            "workers, hubs and lines are about --cost, and not about rounds, rows or epsilon [ST018]",
+        ),
+        (
+            rows and rows_given is not None,
+            "--rows asks how many rows are enough, so --rows-given has no meaning beside it [ST038]",
+        ),
+        (
+            (any_told or cost) and noise,
+            "what a run takes does not depend on its noise: leave out --error and --noise-multiplier [ST039]",
+        ),
     )
-    if cost + rounds + rows + epsilon > 1 or not (asked.any_given or cost + rounds + rows + epsilon):
-        raise StudyError("ask one question at a time: --rounds, --rows, --epsilon or --cost [ST017]")
-    if asked.any_given and (rounds or rows or epsilon):
-        raise StudyError("workers, hubs and lines are about --cost, and not about rounds, rows or epsilon [ST018]")
-    if rows and rows_given is not None:
-        raise StudyError("--rows asks how many rows are enough, so --rows-given has no meaning beside it [ST038]")
+    if said := next((sentence for found, sentence in wrong if found), None):
+        raise StudyError(said)
     loaded = Study.load(study)
-    if asked.any_given or cost:
-        if error is not None or noise_multiplier is not None:
-            raise StudyError(
-                "what a run takes does not depend on its noise: leave out --error and --noise-multiplier [ST039]"
-            )
-        found = asked.estimate_for(loaded, rows_of(loaded, rows_given))
+    if any_told or cost:
+        found = run_estimates.estimate_for(loaded, rows_of(loaded, rows_given), *told)
         emit(found.to_dict()) if json else say(run_estimates.show(found))
         return
     amount = _amount(loaded, error, noise_multiplier)

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -113,11 +114,11 @@ def console(
 ) -> None:
     """Let somebody into the console of an agent or hub that runs."""
     folder, part = whose(config)
-    access_of, sign_in_address, read_address = _serving()
-    address = read_address(folder)
+    server = _console("server")
+    address = server.read_address(folder)
     if address is None:
         raise ConnectError(f"no console runs for {config}: start its agent or hub first [CN001]")
-    access = access_of(folder, part, dict, part.address[1])
+    access = server.access_control_of(folder, part, dict, part.address[1])
     facts: dict[str, Any] = {"address": address}
     if end_sessions:
         facts["ended"] = access.sign_out_all()
@@ -125,7 +126,7 @@ def console(
         return
     if link:
         name = _name(person)
-        facts["link"] = sign_in_address(address, access.link(name, role))
+        facts["link"] = server.sign_in_address(address, access.link(name, role))
         emit(facts) if json else say(f"for {name} ({role}), once and within ten minutes:\n{facts['link']}")
         return
     facts["signed in"] = [
@@ -150,11 +151,12 @@ def console(
 def own_link(config: Path) -> str | None:
     """A link that signs whoever runs this in as an approver; ``None`` as long as no console runs there."""
     folder, part = whose(config)
-    access_of, sign_in_address, read_address = _serving()
-    address = read_address(folder)
+    server = _console("server")
+    address = server.read_address(folder)
     if address is None:
         return None
-    return str(sign_in_address(address, access_of(folder, part, dict, part.address[1]).link(_name(None), "approver")))
+    access = server.access_control_of(folder, part, dict, part.address[1])
+    return str(server.sign_in_address(address, access.link(_name(None), "approver")))
 
 
 def open_party_console(
@@ -168,16 +170,11 @@ def open_party_console(
     folder, part = _of_agent(config)
     if not part:
         return None
-    try:
-        from colonnade.console.party import PartyView
-        from colonnade.console.party_pages import PARTY_PAGES
-        from colonnade.console.server import serve_console
-    except ModuleNotFoundError as error:
-        raise StudyError(NEEDS_EXTRA) from error
-    view = PartyView(config, store, scores)
-    return serve_console(
-        view, folder, part, lambda: view.config.agent_section.people, PARTY_PAGES, beside=beside, metrics=metrics
+    pages, view = _console("party_pages").PARTY_PAGES, _console("party").PartyView(config, store, scores)
+    served: ConsoleServer = _console("server").serve_console(
+        view, folder, part, lambda: view.config.agent_section.people, pages, beside=beside, metrics=metrics
     )
+    return served
 
 
 def open_hub_console(
@@ -189,17 +186,16 @@ def open_hub_console(
     """Serve the analyst's side of a hub, where its file says so; ``results`` has a folder for each study."""
     if not proposals.part.console:
         return None
-    try:
-        from colonnade.console.hub import HUB_PAGES, HubView
-        from colonnade.console.server import serve_console
-    except ModuleNotFoundError as error:
-        raise StudyError(NEEDS_EXTRA) from error
-    view = HubView(proposals, results, present)
+    of_hub = _console("hub")
+    view = of_hub.HubView(proposals, results, present)
 
     def people() -> Mapping[str, ConsoleRole]:
         return {} if proposals.members.hub is None else proposals.members.hub.people
 
-    return serve_console(view, proposals.folder / "console", proposals.part.console, people, HUB_PAGES, metrics=metrics)
+    served: ConsoleServer = _console("server").serve_console(
+        view, proposals.folder / "console", proposals.part.console, people, of_hub.HUB_PAGES, metrics=metrics
+    )
+    return served
 
 
 def greeting(served: ConsoleServer, config: Path) -> str:
@@ -241,12 +237,12 @@ def _sessions_ended(count: int, part: ConsoleSection) -> str:
     return f"{said}; whom the proxy signs in comes back until you take that person out of people in the file"
 
 
-def _serving() -> tuple[Any, Any, Any]:
+def _console(name: str) -> Any:
+    """A module of the console, if what it is made of is installed."""
     try:
-        from colonnade.console.server import access_control_of, read_address, sign_in_address
+        return import_module(f"colonnade.console.{name}")
     except ModuleNotFoundError as error:
         raise StudyError(NEEDS_EXTRA) from error
-    return access_control_of, sign_in_address, read_address
 
 
 def _name(person: str | None) -> str:

@@ -36,11 +36,6 @@ class InstalledExample:
         """What its page calls it."""
         return (self.folder / "README.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The examples that it must have beside it."""
-        return _NEEDED.get(self.name, ())
-
     def copy(self, to: Path) -> None:
         """Copy what belongs to it; its page is put in the words of a folder that is not in the repository."""
         try:
@@ -99,7 +94,7 @@ def example(
     target = Path(name) if folder is None else folder
     if target.exists() or target.is_symlink():
         raise _there_already(target)
-    beside = {other: target.absolute().parent / other for other in known[name].needs}
+    beside = {other: target.absolute().parent / other for other in _NEEDED.get(name, ())}
     copied = {name: target} | {other: place for other, place in beside.items() if not place.exists()}
     if target.absolute() in beside.values():
         raise StudyError(
@@ -119,7 +114,14 @@ def example(
 def _list(json: bool) -> None:
     known = examples().values()
     if json:
-        emit({"examples": [{"name": each.name, "title": each.title, "needs": list(each.needs)} for each in known]})
+        emit(
+            {
+                "examples": [
+                    {"name": each.name, "title": each.title, "needs": list(_NEEDED.get(each.name, ()))}
+                    for each in known
+                ]
+            }
+        )
         return
     width = max(len(each.name) for each in known)
     say("\n".join(f"{each.name:<{width}}  {each.title}" for each in known))

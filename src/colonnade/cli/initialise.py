@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -11,11 +10,15 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from colonnade.cli.output import writing
-from colonnade.errors import ColonnadeError, DataError, IdentityError, LedgerError, StudyError
+import typer
+
+from colonnade.cli import text_output
+from colonnade.cli.output import Json, StudyPath, emit, say, writing
+from colonnade.errors import ColonnadeError, DataError, IdentityError, StudyError
 from colonnade.models import registry
 from colonnade.models.design import owner_of
 from colonnade.models.serialization import replace_private, write_whole
@@ -151,11 +154,11 @@ def party(
             others=", ".join(f'"{row.kind}"' for row in registry.rows() if row.section and row.kind not in tasks),
             cap=cap,
             trial="trial = true" if trial else "# trial = true",
-            **{key: json.dumps(value) for key, value in (lists | {"data": data, "id": id}).items()},
+            **{key: dumps(value) for key, value in (lists | {"data": data, "id": id}).items()},
         )
         if federation is not None:
             named = {"federation": federation, "console": console}
-            text += AGENT_TEMPLATE.format(**{key: json.dumps(value) for key, value in named.items()})
+            text += AGENT_TEMPLATE.format(**{key: dumps(value) for key, value in named.items()})
         replace_private(config, text.encode())
     return made | {"config": str(config), "kept": [*made["kept"], *(["config"] if there else [])]}
 
@@ -196,12 +199,9 @@ def trial(study: Path) -> dict[str, str]:
 
 def without_tables(study: Path) -> list[PartyConfig]:
     """The configurations beside a study file whose table is not where they say."""
-    return [config for config in local_configs(Study.load(study)).values() if _lacks(config.data)]
-
-
-def _lacks(data: object) -> bool:
-    """Whether a table should be one file of this machine, and is not there."""
-    return isinstance(data, Path) and not has_pattern(str(data)) and not data.exists()
+    found = [(config, config.data) for config in local_configs(Study.load(study)).values()]
+    files = [(config, data) for config, data in found if isinstance(data, Path) and not has_pattern(str(data))]
+    return [config for config, data in files if not data.exists()]
 
 
 def free_port() -> int:
@@ -212,13 +212,6 @@ def free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-
-
-def existing(path: Path) -> Path:
-    """The path of a ledger; an error if there is none, because opening would make one."""
-    if not path.is_file():
-        raise LedgerError(f"there is no ledger at {path} [LE001]")
-    return path
 
 
 KINDS = ("pca", "linear", "logistic", "synthetic", "split-classifier", "split-regressor")
@@ -428,3 +421,82 @@ def _kind(kind: str | None, label: str | None, drafts: Sequence[SchemaDraft]) ->
 
 def _toml_text(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# --- the commands
+
+
+def make_party(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The party's name in studies.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The party's folder.  [default: NAME]")] = None,
+    data: Annotated[str, typer.Option("--data", help="The party's table, from its folder.  [default: NAME.csv]")] = "",
+    id: Annotated[str, typer.Option("--id", help="The id column.")] = "person_id",
+    federation: Annotated[
+        str | None,
+        typer.Option("--federation", metavar="FEDERATION.toml", help="With an agent; the file, from its folder."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Make a party's key, certificate and configuration."""
+    made = party(name, out or Path(name), data or f"{name}.csv", id, federation=federation)
+    emit(made) if json else say(text_output.identity(made))
+
+
+def make_coordinator(
+    out: Annotated[Path, typer.Option("--out", help="The coordinator's folder.")] = Path("coordinator"),
+    json: Json = False,
+) -> None:
+    """Make the coordinator's key and certificate."""
+    made = identity(COORDINATOR, out)
+    emit(made) if json else say(text_output.identity(made))
+
+
+def write_fingerprints(study: StudyPath, json: Json = False) -> None:
+    """Pin the certificates in certs/ by writing their fingerprints into the study file."""
+    pinned = pins(study)
+    emit({"pins": pinned}) if json else say(f"{text_output.pins(study, pinned)}\nnext: colonnade privacy {study}")
+
+
+def make_trial(
+    study: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[STUDY.toml]", help="The study file; with --party it is written.  [default: study.toml]"
+        ),
+    ] = None,
+    party: Annotated[
+        list[str] | None,
+        typer.Option("--party", metavar="NAME=FILE", help="A party and its file; once for each party."),
+    ] = None,
+    id: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="[NAME=]COLUMN", help="The id column, of all or of one.  [default: person_id]"),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="NAME.COLUMN", help="The column to predict; without it kind is pca."),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="The kind of study.  [default: by the label: logistic or linear]")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", help="The budget against everyone.  [default: 1.0]")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """For a trial on one machine: from files to a study that can run, or everyone's keys for a study file."""
+    if party:
+        price = 1.0 if epsilon is None else epsilon
+        made = prepare_trial(study or Path("study.toml"), party, id or [], label=label, kind=kind, epsilon=price)
+        emit(made) if json else say(text_output.trial(made))
+        return
+    if study is None:
+        raise StudyError("name a study file, or give each party's own with --party NAME=FILE [ST033]")
+    if id or label or kind or epsilon is not None:
+        raise StudyError(
+            f"--id, --label, --kind and --epsilon go with --party; {study} says these things itself [ST034]"
+        )
+    pinned = trial(study)
+    lacking = [f"put {own.name}'s table at {own.data}" for own in without_tables(study)]
+    then = "; ".join([*lacking, f"colonnade run {study}"])
+    emit({"pins": pinned}) if json else say(f"{text_output.pins(study, pinned)}\nnext: {then}")

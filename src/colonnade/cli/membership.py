@@ -36,6 +36,7 @@ from colonnade.federation.statements import Draw, format_moment, matches_form
 from colonnade.memory import freeze_baseline
 from colonnade.models.serialization import replace_private, write_whole
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.report.wording import count_noun
 from colonnade.study import PartyConfig
 from colonnade.study.connect import load_identity
 from colonnade.tables.datasets import PERSON_ID
@@ -102,9 +103,10 @@ def _serve(server: HubServer, federation: Path, json: bool) -> None:
     served = open_hub_console(server.proposals, server.folder / "results", server.service.present, server.metrics.page)
 
     def ready() -> None:
-        facts = {"hub": server.hub.address, "members": len(server.members.roles), "folder": str(server.folder)}
+        count = len(server.members.roles)
+        facts = {"hub": server.hub.address, "members": count, "folder": str(server.folder)}
         emit(facts) if json else say(
-            f"hub of {server.members.name!r} at {server.hub.address} for {_members(server.members)}; "
+            f"hub of {server.members.name!r} at {server.hub.address} for {count_noun(count, 'member')}; "
             f"stop it with Ctrl-C\nto let somebody in: colonnade federation invite {federation} NAME"
         )
         if served is not None and not json:
@@ -116,10 +118,6 @@ def _serve(server: HubServer, federation: Path, json: bool) -> None:
     finally:
         if served is not None:
             served.stop()
-
-
-def _members(members: FederationMembers) -> str:
-    return "1 member" if len(members.roles) == 1 else f"{len(members.roles)} members"
 
 
 def invite(

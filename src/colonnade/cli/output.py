@@ -42,6 +42,7 @@ def speak_json(enabled: bool) -> bool:
     return enabled
 
 
+StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", callback=speak_json)]
 
 

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.group_commands import StudyPath
-from colonnade.cli.output import Json, emit, emit_presence, emit_progress, progress_bar, remember_files, say, speak_json
+from colonnade.cli.output import (
+    Json,
+    StudyPath,
+    emit,
+    emit_presence,
+    emit_progress,
+    progress_bar,
+    remember_files,
+    say,
+    speak_json,
+)
 
 if TYPE_CHECKING:
     from colonnade.study import Study

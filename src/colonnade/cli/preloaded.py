@@ -18,5 +18,5 @@ from colonnade.models import registry  # noqa: E402
 
 import_module("colonnade.federation.checks")
 for participant in ("party", "coordinator"):
-    build_command(f"colonnade.cli.participants:{participant}", participant)
+    build_command(f"participants:{participant}", participant)
 import_ahead(registry.expected())

@@ -18,8 +18,7 @@ import typer
 from colonnade.cli import text_output
 from colonnade.cli.approve import ask_yes_or_no
 from colonnade.cli.console_commands import NEEDS_EXTRA, greeting, open_party_console
-from colonnade.cli.group_commands import StudyPath
-from colonnade.cli.output import Json, emit, say, speak_json, writing
+from colonnade.cli.output import Json, StudyPath, emit, say, speak_json, writing
 from colonnade.cli.participants import PartyPath, WhileOpen, end_with_standard_input
 from colonnade.disk import reading
 from colonnade.errors import FederationError, PolicyError, ProposalError, StorageError, StudyError

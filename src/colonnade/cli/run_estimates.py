@@ -1,20 +1,18 @@
-"""``colonnade bench``, and how the commands that estimate a run are told about workers, hubs and lines."""
+"""How ``colonnade plan`` is told about workers, hubs and lines, and what it says that a run takes."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from colonnade.cli.output import Json, emit, progress_bar, say
-from colonnade.errors import StorageError, StudyError
+from colonnade.errors import StudyError
 
 if TYPE_CHECKING:
     from colonnade.study import Study
-    from colonnade.study.scale import MachineBenchmark, RunTimeEstimate, WorkerFleet
+    from colonnade.study.scale import RunTimeEstimate, WorkerFleet
 
 Workers = Annotated[
     int | None, typer.Option("--workers", metavar="N", min=1, help="Workers of each participant.  [default: 1]")
@@ -37,15 +35,9 @@ PartitionCount = Annotated[
 TableOption = Annotated[
     Literal["csv", "parquet"] | None, typer.Option("--table", help="What tables are.  [default: parquet]")
 ]
-OneMachine = Annotated[
-    bool, typer.Option("--one-machine", help="All participants and hubs share the machine that was measured.")
-]
 LinksOption = Annotated[
     Literal["hub", "direct"] | None,
     typer.Option("--links", help="Whether packets go through hubs.  [default: as the study says]"),
-]
-BenchOption = Annotated[
-    Path | None, typer.Option("--bench", metavar="FILE", help="Constants by `colonnade bench`.  [default: built in]")
 ]
 _BANDWIDTH = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?)(bit|B)(?:/s|ps)?")
 _POWERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -57,51 +49,6 @@ _SHORT = 2_000_000
 
 
 @dataclass(frozen=True)
-class EstimateOptions:
-    """What a command was told about workers, hubs and lines; ``None`` where it was not."""
-
-    workers: int | None = None
-    hubs: int | None = None
-    bandwidth: str | None = None
-    round_trip: float | None = None
-    partitions: int | None = None
-    table: Literal["csv", "parquet"] | None = None
-    one_machine: bool = False
-    bench: Path | None = None
-    links: Literal["hub", "direct"] | None = None
-
-    @property
-    def any_given(self) -> bool:
-        """Whether it was told anything."""
-        return self != EstimateOptions()
-
-    def estimate_for(self, study: Study, rows: int) -> StudyEstimate:
-        """What a run of a study with lists of so many rows would take."""
-        from colonnade.study.scale import (
-            BUILT_IN,
-            MachineBenchmark,
-            WorkerFleet,
-            estimate,
-            why_not_parted,
-            work_of_study,
-        )
-
-        measured = BUILT_IN if self.bench is None else MachineBenchmark.load(self.bench)
-        line = WorkerFleet.bandwidth if self.bandwidth is None else bytes_a_second(self.bandwidth)
-        trip = None if self.round_trip is None else self.round_trip / 1000
-        cores = measured.processors if self.one_machine else None
-        links = self.links or study.content.coordinator.links
-        fleet = WorkerFleet(self.workers or 1, self.hubs or 1, line, trip, cores, links)
-        own = 1 if study.aligning is None else study.aligning.partitions
-        able = why_not_parted(study.task, study.aligning) is None
-        chosen = self.partitions or (fit(rows, fleet.workers) if own == 1 and able else own)
-        work = work_of_study(study, rows, chosen, self.table or "parquet")
-        return StudyEstimate(
-            study.name, rows, work.table, fleet, measured, estimate(work, fleet, measured.constants), own
-        )
-
-
-@dataclass(frozen=True)
 class StudyEstimate:
     """An estimate, and what it is about."""
 
@@ -109,21 +56,46 @@ class StudyEstimate:
     rows: int
     table: str
     fleet: WorkerFleet
-    measured: MachineBenchmark
     estimate: RunTimeEstimate
     own_partitions: int
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
+        from colonnade.study.scale import BUILT_IN, SOURCE
+
         return {
             "study": self.study,
             "rows": self.rows,
             "table": self.table,
             "fleet": vars(self.fleet),
-            "constants": self.measured.to_dict(),
-            "constants_from": self.measured.source,
-            "estimate": self.estimate.to_dict(),
+            "constants": vars(BUILT_IN),
+            "constants_from": SOURCE,
+            "estimate": asdict(self.estimate),
         }
+
+
+def estimate_for(
+    study: Study,
+    rows: int,
+    workers: int | None,
+    hubs: int | None,
+    bandwidth: str | None,
+    round_trip: float | None,
+    partitions: int | None,
+    table: Literal["csv", "parquet"] | None,
+    links: Literal["hub", "direct"] | None,
+) -> StudyEstimate:
+    """What a run of a study with lists of so many rows would take; ``None`` for what the command was not told."""
+    from colonnade.study.scale import BUILT_IN, WorkerFleet, estimate, why_not_parted, work_of_study
+
+    line = WorkerFleet.bandwidth if bandwidth is None else bytes_a_second(bandwidth)
+    trip = None if round_trip is None else round_trip / 1000
+    fleet = WorkerFleet(workers or 1, hubs or 1, line, trip, links or study.content.coordinator.links)
+    own = 1 if study.aligning is None else study.aligning.partitions
+    able = why_not_parted(study.task, study.aligning) is None
+    chosen = partitions or (fit(rows, fleet.workers) if own == 1 and able else own)
+    work = work_of_study(study, rows, chosen, table or "parquet")
+    return StudyEstimate(study.name, rows, work.table, fleet, estimate(work, fleet, BUILT_IN), own)
 
 
 def fit(rows: int, workers: int) -> int:
@@ -142,46 +114,10 @@ def bytes_a_second(text: str) -> float:
     return float(found[1]) * _POWERS[found[2]] / (8 if found[3] == "bit" else 1)
 
 
-def bench(
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The file to write.  [default: colonnade-bench.json]")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="In about 6 s instead of 20, and less exactly.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    json: Json = False,
-) -> None:
-    """Measure this machine, for the estimates of `colonnade plan`."""
-    from colonnade.cli.process_tuning import keep_memory, without_pandas
-    from colonnade.study.scale.constants import DEFAULT_FILE
-
-    path = out or DEFAULT_FILE
-    if path.exists() and not force:
-        raise StudyError(f"{path} is there already: name another file, or say --force [ST044]")
-    if not path.absolute().parent.is_dir():  # before all the measuring
-        raise StorageError(f"{path} cannot be written: there is no folder {path.parent} [SO014]")
-    without_pandas()  # as a study does
-    keep_memory()
-    from colonnade.study.scale.benchmark import FULL, QUICK, measure
-
-    with progress_bar(not json) as progress:
-        found = measure(QUICK if quick else FULL, progress)
-    found.save(path)
-    if json:
-        emit(found.to_dict() | {"file": str(path)})
-        return
-    say(f"{constants(found)}\n\nwritten to {path}; colonnade plan STUDY.toml --cost --bench {path}")
-
-
-def constants(found: MachineBenchmark) -> str:
-    """Constants of a machine, as text."""
-    from colonnade.study.scale.constants import UNITS, in_words
-
-    lines = [f"{what:<30} {in_words(name, getattr(found.constants, name)):>9}" for name, (what, _) in UNITS.items()]
-    return "\n".join(["seconds of one core for one of each:", "", *(f"  {line}" for line in lines)])
-
-
 def show(outcome: StudyEstimate) -> str:
     """What a run would take, as text."""
+    from colonnade.study.scale import SOURCE
+
     found, fleet = outcome.estimate, outcome.fleet
     chosen = " (chosen for this estimate)" if found.partitions != outcome.own_partitions else ""
     lanes = (
@@ -190,15 +126,14 @@ def show(outcome: StudyEstimate) -> str:
         else "none: one process for each participant does everything"
     )
     line = f"{fleet.bandwidth * 8 / 1e9:g} Gbit/s"
-    where = f"on one machine with {fleet.cores} processors" if fleet.cores else "each with a core"
     by = "carry everything" if fleet.links == "hub" else "carry what comes before direct links, which reach everybody"
     facts = (
         ("rows", f"{outcome.rows:,} in every table ({outcome.table}), all of them common"),
         ("partitions", lanes),
-        ("workers", f"{fleet.workers:,} for each participant, {where}"),
+        ("workers", f"{fleet.workers:,} for each participant, each with a core"),
         ("hubs", f"{fleet.hubs:,}; they and participants have lines of {line} each way"),
         ("links", f"{fleet.links}: hubs {by}"),
-        ("from", outcome.measured.source),
+        ("from", SOURCE),
     )
     takes = f"about {clock(found.seconds)}, {found.core_hours:.3g} core-hours, {size(found.bytes_total)} on the wire"
     lines = [
@@ -236,7 +171,7 @@ def _parties(found: RunTimeEstimate) -> list[str]:
 
 
 def _phases(found: RunTimeEstimate) -> list[str]:
-    from colonnade.study.scale.cost_model import PHASES
+    from colonnade.study.scale import PHASES
 
     width = max(len(party.name) for party in found.parties)
     heads = "".join(f"{name:>13}" for name in PHASES)

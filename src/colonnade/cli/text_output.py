@@ -17,6 +17,7 @@ from colonnade.models.sample_size import SampleSizeForecast
 from colonnade.privacy.calibrate import BindingBudget
 from colonnade.privacy.noise_laws import DEFAULT_LAW
 from colonnade.privacy.statement import Statement, format_rounded_up
+from colonnade.protocols.align import AlignmentTask
 from colonnade.report.privacy import people
 from colonnade.sanitize import sanitize, sanitize_lines
 from colonnade.study import PartyConfig, Preflight, Study
@@ -210,17 +211,18 @@ _POOLED = "the coordinator and any one owner who pool what they see can try out 
 
 def _alignment(found: AlignmentEstimate) -> list[str]:
     """Lines about the alignment: how people are matched, who learns what, and what it costs."""
-    lists = f"lists {'of' if found.pad_to is None else 'padded to'} {found.rows:,}"
+    task = found.task
+    lists = f"lists {'of' if task.pad_to is None else 'padded to'} {found.rows:,}"
     again = "; next to nothing where an earlier alignment is used again" if found.reuse else ""
     lines = [
-        f"ALIGNMENT, mode {found.mode}: first the parties {_matching_text(found)}",
-        *(sanitize(f"  {key.name}, {rules(key)}") for key in found.keys),
-        f"{_DUPLICATES[found.duplicates]}; {_few(found)}",
+        f"ALIGNMENT, mode {task.mode}: first the parties {_matching_text(task)}",
+        *(sanitize(f"  {key.name}, {rules(key)}") for key in task.keys),
+        f"{_DUPLICATES[task.duplicates]}; {_few(task)}",
         f"for {lists}: {_about(found.seconds)} and {size(found.bytes_total)} on the wire{again}",
         _other_mode(found),
         "",
     ]
-    return [*lines, *leakage_table(found.leakage)]
+    return [*lines, *leakage_table(task.leakage)]
 
 
 def rules(key: Key) -> str:
@@ -244,9 +246,9 @@ def rules(key: Key) -> str:
     return f"as text: {', '.join(text for text in said if text)}"
 
 
-def _matching_text(found: AlignmentEstimate) -> str:
+def _matching_text(found: AlignmentTask) -> str:
     """What the parties do in this mode, in words."""
-    if found.similarity is not None:
+    if found.mode == "fuzzy":
         return f"pair the people whose keys are similar, {found.similarity:g} of 1 or more"
     return f"find the people that all of them hold{', and nobody learns who they are' if found.hidden else ''}"
 
@@ -272,7 +274,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
 
 
-def _few(found: AlignmentEstimate) -> str:
+def _few(found: AlignmentTask) -> str:
     """What happens if too few people match."""
     if found.hidden:
         return "nobody is told whether anybody matched"

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Union
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -21,7 +21,10 @@ from colonnade.console.access import SESSION_SECONDS, AccessControl
 from colonnade.console.layout import refusal, render
 from colonnade.console.security_middleware import LOGIN, SecurityMiddleware, form_fields
 from colonnade.errors import ColonnadeError
-from colonnade.federation.store_file import AuditLog
+
+if TYPE_CHECKING:
+    from colonnade.console.hub import HubView
+    from colonnade.console.party import PartyView
 
 _LATEST = 500
 
@@ -73,26 +76,8 @@ def _own_path(text: str) -> str:
     return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/"
 
 
-class ConsoleSource(Protocol):
-    """A party's view or the hub's; pages ask more of it, the frame only this."""
-
-    audit: AuditLog
-    """Who did what."""
-
-    @property
-    def name(self) -> str:
-        """Whose console it is, as it stands at the top of every page."""
-
-    def status_line(self, person: str) -> tuple[bool, str]:
-        """Whether all is well, and one sentence about it; it is shown to this person on every page."""
-
-    def state_text(self) -> str:
-        """Text that is another one whenever something on a live page has changed; asked often, so it is cheap."""
-
-    def audit_reader(self, person: str) -> str | None:
-        """Whose lines of the audit log this person may read; ``None`` for all."""
-
-
+ConsoleSource = Union["PartyView", "HubView"]
+"""Whose console it is: pages ask more of it than the frame does."""
 POLL_SECONDS = 0.5
 """Seconds between two looks at what may have changed; one look serves all who listen."""
 MAX_STREAMS_PER_SESSION = 8

@@ -36,6 +36,7 @@ from colonnade.tables.sources.databases import data_to_plain
 
 _MAX_KEPT = 8
 _SHOWN_SECONDS = 600.0
+_WAIT_SECONDS = 8.0
 
 
 def survey_in_child(config: PartyConfig, schema_file: Path) -> TableProfile:
@@ -165,8 +166,8 @@ class PartyView:
             return None
         return path if inside and path.is_file() else None
 
-    def survey(self, schema_file: Path, wait: float = 8.0) -> TableProfile | None:
-        """The table under a schema; ``None`` while it takes longer than ``wait`` seconds. One is made at a time."""
+    def survey(self, schema_file: Path) -> TableProfile | None:
+        """The table under a schema; ``None`` while it takes longer than some seconds. One is made at a time."""
         config = self.config
         try:
             digest = Schema.load(schema_file, drafts=True).digest
@@ -181,7 +182,7 @@ class PartyView:
             for old in [*self._surveys][:-_MAX_KEPT]:
                 del self._surveys[old]
         try:
-            return made.result(wait)
+            return made.result(_WAIT_SECONDS)
         except NotYet:
             return None
 
@@ -214,9 +215,9 @@ class PartyView:
         return None if self.federation is None else FederationMembers.load(self.federation)
 
 
-def format_time_left(deadline: str, now: datetime | None = None) -> str:
+def format_time_left(deadline: str) -> str:
     """How long there is to answer, in words."""
-    left = datetime.fromisoformat(deadline) - (now or datetime.now(UTC))
+    left = datetime.fromisoformat(deadline) - datetime.now(UTC)
     hours = left.total_seconds() / 3600
     if hours <= 0:
         return "the deadline has passed"

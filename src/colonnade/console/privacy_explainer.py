@@ -183,7 +183,8 @@ class CapForecast:
         """A cap as the check of a proposal writes it down; ``None`` stands for infinite figures."""
         days, who = value.get("period"), value.get("observer")
         figures = [_figure(value.get(key)) for key in ("cap", "spent", "after", "at_most")]
-        return cls(_cap_observer(str(who)), "for ever" if days is None else f"in {days:g} days", *figures)
+        name = "all others together" if who == OTHERS else str(who)
+        return cls(name, "for ever" if days is None else f"in {days:g} days", *figures)
 
     @property
     def percent(self) -> int:
@@ -211,10 +212,6 @@ class CapForecast:
         return (
             f"{math.floor(max(0.0, self.cap - self.after) * 1e4) / 1e4:.4f}" if math.isfinite(self.after) else "nothing"
         )
-
-
-def _cap_observer(who: str) -> str:
-    return "all others together" if who == OTHERS else who
 
 
 def _figure(value: object) -> float:

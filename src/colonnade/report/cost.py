@@ -60,8 +60,8 @@ def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
         ("Law of the noise", task.get("law")),
         ("Grid (gamma)", task.get("gamma")),
         ("Arithmetic", _arithmetic(task)),
-        ("Rows at most", _whole(task.get("rows_at_most"))),
-        ("Rows", _whole(task.get("rows"))),
+        ("Rows at most", whole(task.get("rows_at_most"))),
+        ("Rows", whole(task.get("rows"))),
     ]
     files = [tag("li", tag("code", name), ": ", what) for name, what in _FILES]
     return join(
@@ -110,6 +110,17 @@ def _time(run: Mapping[str, Any]) -> Html | None:
     return join(tag("h3", "Seconds by phase"), tag("ul", *key, class_="key"), drawn)
 
 
+def _titled_table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], caption: str, numeric: Sequence[int], most: int
+) -> Html | None:
+    """A table below its title, and how many more rows ``run.json`` has; None where there are none."""
+    if not rows:
+        return None
+    shown, rest = rows[:most], len(rows) - most
+    more = f" The first {len(shown)}; run.json has {rest} more." if rest > 0 else ""
+    return join(tag("h3", title), table(heads, shown, caption=caption + more, numeric=numeric))
+
+
 def _rounds(run: Mapping[str, Any]) -> Html | None:
     """Rounds, messages and bytes of each phase; None for records of early releases, which do not have them."""
     found: dict[str, list[Mapping[str, Any]]] = {}
@@ -123,33 +134,26 @@ def _rounds(run: Mapping[str, Any]) -> Html | None:
         messages, sent = (math.fsum(_amount(spent, key) for spent in each) for key in ("messages", "bytes"))
         if rounds or messages:
             rows.append((name, f"{rounds:,.0f}", f"{messages:,.0f}", wording.size(sent)))
-    if not rows:
-        return None
     caption = (
         "A round is a wait for a message after having sent one: the most that any participant had. "
         "Messages and bytes, before sealing, are those that all of them sent."
     )
     heads = ("Phase", "Rounds", "Messages", "Bytes")
-    return join(tag("h3", "Rounds by phase"), table(heads, rows, caption=caption, numeric=range(1, 4)))
+    return _titled_table("Rounds by phase", heads, rows, caption, range(1, 4), len(rows))
 
 
 def _traffic(run: Mapping[str, Any]) -> Html | None:
     rows: list[tuple[object, ...]] = []
-    keys = (("sent",), ("received",), ("sealed_sent",), ("sealed_received",))
     for name, facts in participants(run).items():
-        amounts = [_bytes(facts, *key) for key in keys]
+        amounts = [_bytes(facts, key) for key in ("sent", "received", "sealed_sent", "sealed_received")]
         if any(amount is not None for amount in amounts):
-            cells = ["–" if amount is None else wording.size(amount) for amount in amounts]
             counts = mapping(facts.get("traffic"))
-            rows.append((name, *cells, *(_whole(counts.get(key)) or "–" for key in ("messages", "rounds"))))
-    if not rows:
-        return None
+            rows.append(
+                (name, *map(_size, amounts), *(whole(counts.get(key)) or "–" for key in ("messages", "rounds")))
+            )
     heads = ("Participant", "Sent", "Received", "Sealed, sent", "Sealed, received", "Messages", "Rounds")
-    shown, rest = rows[: 3 * _MOST_PARTICIPANTS], len(rows) - 3 * _MOST_PARTICIPANTS
-    caption = "Bytes at each participant, before sealing and as they travelled." + (
-        f" The first {len(shown)}; run.json has {rest} more." if rest > 0 else ""
-    )
-    return join(tag("h3", "Bytes"), table(heads, shown, caption=caption, numeric=range(1, 7)))
+    caption = "Bytes at each participant, before sealing and as they travelled."
+    return _titled_table("Bytes", heads, rows, caption, range(1, 7), 3 * _MOST_PARTICIPANTS)
 
 
 def _lanes(run: Mapping[str, Any]) -> Html | None:
@@ -157,16 +161,13 @@ def _lanes(run: Mapping[str, Any]) -> Html | None:
     rows: list[tuple[object, ...]] = []
     for name, facts in participants(run).items():
         if found := mapping(facts.get("lanes")):
-            seconds, sent = number(found.get("processor_seconds")), number(found.get("sent"))
-            counts = [_whole(found.get(key)) or "–" for key in ("workers", "lost_workers", "partitions", "attempts")]
+            seconds = number(found.get("processor_seconds"))
+            counts = [whole(found.get(key)) or "–" for key in ("workers", "lost_workers", "partitions", "attempts")]
             spent = "–" if seconds is None or seconds < 0 else wording.seconds(seconds)
-            rows.append((name, *counts, spent, "–" if sent is None else wording.size(sent)))
-    if not rows:
-        return None
+            rows.append((name, *counts, spent, _size(number(found.get("sent")))))
     caption = "What workers did besides: the rest of this section is about the heads of participants alone."
     heads = ("Participant", "Workers", "Lost", "Partitions", "Runs of them", "Processor time", "Sealed, sent")
-    shown = rows[: 3 * _MOST_PARTICIPANTS]
-    return join(tag("h3", "Lanes"), table(heads, shown, caption=caption, numeric=range(1, 7)))
+    return _titled_table("Lanes", heads, rows, caption, range(1, 7), 3 * _MOST_PARTICIPANTS)
 
 
 _WAYS = {"direct": "directly", "hub": "through the hub", "both": "in part directly, in part through the hub"}
@@ -182,15 +183,16 @@ def _links(run: Mapping[str, Any]) -> Html | None:
             found = mapping(link)
             way = _WAYS.get(str(found.get("way")), "–")
             why = tag("span", found.get("why"), class_="why") if found.get("why") else None
-            counts = [number(found.get(key)) for key in ("direct_sent", "hub_sent")]
-            rows.append((who, peer, join(way, why), *("–" if n is None else wording.size(n) for n in counts)))
-    if not rows:
-        return None
-    caption = "How each participant reached the others, and the sealed bytes that it sent to them by either way." + (
-        f" The first {_MOST_LINKS}; run.json has {len(rows) - _MOST_LINKS} more." if len(rows) > _MOST_LINKS else ""
-    )
+            rows.append(
+                (who, peer, join(way, why), *(_size(number(found.get(k))) for k in ("direct_sent", "hub_sent")))
+            )
+    caption = "How each participant reached the others, and the sealed bytes that it sent to them by either way."
     heads = ("Participant", "Peer", "Way", "Sent directly", "Sent through the hub")
-    return join(tag("h3", "Links"), table(heads, rows[:_MOST_LINKS], caption=caption, numeric=(3, 4)))
+    return _titled_table("Links", heads, rows, caption, (3, 4), _MOST_LINKS)
+
+
+def _size(count: float | None) -> str:
+    return "–" if count is None else wording.size(count)
 
 
 def _phases(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -233,7 +235,8 @@ def _mono(value: object) -> Html | None:
     return None if value in (None, "") else tag("span", value, class_="mono")
 
 
-def _whole(value: object) -> str | None:
+def whole(value: object) -> str | None:
+    """A count as text; None where it is no number."""
     found = number(value)
     return None if found is None else f"{found:,.0f}"
 

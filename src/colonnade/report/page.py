@@ -14,7 +14,7 @@ from colonnade.models.pictures import calibration_chart
 from colonnade.privacy.observers import OTHERS
 from colonnade.privacy.statement import LargestEpsilon, Statement
 from colonnade.report import cost, privacy, wording
-from colonnade.report.cost import participants
+from colonnade.report.cost import participants, whole
 from colonnade.report.document import document, write_document
 from colonnade.report.privacy import alignment, people
 from colonnade.report.sections import Model, ReportSection, evaluation as compared
@@ -194,8 +194,8 @@ def own_part(run: Mapping[str, Any], statement: Statement, view: Assessment | No
     kept = own.get("kept")
     misfits = sum(number(count) or 0 for count in mapping(run.get("misfits")).values())
     found = [
-        ("Rows of the own table", _whole(run.get("rows_held"))),
-        ("Cells outside the schema", _whole(misfits) if "misfits" in run else None),
+        ("Rows of the own table", whole(run.get("rows_held"))),
+        ("Cells outside the schema", whole(misfits) if "misfits" in run else None),
         ("Approved by", mapping(run.get("approval")).get("by")),
         ("Ledger", own.get("ledger")),
         ("Head of the ledger", tag("span", run["ledger_head"], class_="mono") if run.get("ledger_head") else None),
@@ -259,8 +259,3 @@ def _ledger_totals(own: Mapping[str, Any], statement: Statement) -> Html | None:
 def _total(value: object) -> str:
     found = number(value)
     return wording.epsilon(math.inf if found is None else found)
-
-
-def _whole(value: object) -> str | None:
-    found = number(value)
-    return None if found is None else f"{found:,.0f}"

@@ -13,6 +13,7 @@ from colonnade.privacy.noise_laws import drawn_laws
 from colonnade.privacy.statement import format_rounded_up
 
 NO_PROMISE = "no promise"
+_MOST_NAMES = 6
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _STEPS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
@@ -38,11 +39,11 @@ def sequence(value: object) -> Sequence[Any]:
     return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
 
 
-def join_names(names: Sequence[object], most: int = 6) -> str:
+def join_names(names: Sequence[object]) -> str:
     """Names as ``bank, shop and clinic``; a long list ends in ``and 3 more``."""
     words = [str(name) for name in names]
-    if len(words) > most:
-        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    if len(words) > _MOST_NAMES:
+        words = [*words[: _MOST_NAMES - 1], f"{len(words) - _MOST_NAMES + 1} more"]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
@@ -100,12 +101,6 @@ def size(value: float) -> str:
 def percent(part: float, digits: int = 1) -> str:
     """A number from 0 to 1 as a percentage."""
     return f"{100 * part:.{digits}f} %"
-
-
-def write_signed(value: float) -> str:
-    """A number with its sign and two digits; the minus is as wide as the plus."""
-    text = f"{abs(value):.2f}"
-    return text if text == "0.00" else ("+" if value > 0 else "\N{MINUS SIGN}") + text
 
 
 def _short(value: float) -> str:

@@ -26,7 +26,7 @@ from importlib import import_module
 from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from socket import AF_UNIX, socket
-from typing import Any, Protocol
+from typing import Any
 
 _PRELOADED = "colonnade.cli.preloaded"
 _UNSEEN = 255
@@ -35,25 +35,6 @@ _ROOM = 1 << 31
 _PACKAGE = Path(__file__).parents[1]
 _ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 """One thread for each process, which says at once what it has to say."""
-
-
-class ProcessHandle(Protocol):
-    """What we ask of a process, whichever way it was started."""
-
-    pid: int
-    returncode: int | None
-
-    def poll(self) -> int | None:
-        """The exit status, or ``None`` while it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """The exit status when it has ended; ``subprocess.TimeoutExpired`` if that takes too long."""
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-
-    def kill(self) -> None:
-        """End it."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +208,10 @@ class ForkedProcess:
         with self._lock, suppress(OSError):  # it has ended, and nobody has looked yet
             if self.returncode is None:
                 signal.pidfd_send_signal(self._handle, number)
+
+
+ProcessHandle = ForkedProcess | subprocess.Popen[bytes]
+"""A process, whichever way it was started."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,9 @@ import json
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from colonnade.errors import ColonnadeError, LedgerError
-from colonnade.models import serialization
+from colonnade.errors import LedgerError
 from colonnade.models.serialization import finite_or_null
 from colonnade.privacy import Ledger, LedgerEntry, Observer
 from colonnade.privacy.ledger.caps import RemainingBudget
@@ -131,13 +129,6 @@ def export_chain(book: Ledger, format: str) -> tuple[str, str]:
         about = (change.number, change.entry, change.study, change.digest, change.created)
         writer.writerow([*about, change.state, change.at, *entry, change.hash, line])
     return sheet.getvalue(), head
-
-
-def write_private(path: Path, content: str) -> None:
-    """Write a new file that only this user can read: a ledger tells which studies a party takes part in."""
-    if path.exists():
-        raise ColonnadeError(f"{path} is there already; choose another place with --out [CO038]")
-    serialization.replace_private(path, content.encode())
 
 
 def find_reservation(book: Ledger, number: int) -> LedgerEntry:

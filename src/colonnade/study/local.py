@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,9 +34,9 @@ class LocalParticipant:
 
     name: str
     process: ProcessHandle
+    output: TextIO
     error: dict[str, Any] | None = None
     log: list[str] = field(default_factory=list)
-    output: TextIO | None = None
 
 
 def run_local(
@@ -44,7 +44,6 @@ def run_local(
     out: Path,
     *,
     progress: Progress = silent,
-    ready: Callable[[], None] | None = None,
     approve: str | None = None,
     again: bool = False,
     forks: ForkServer | None = None,
@@ -59,55 +58,37 @@ def run_local(
     commands = local_commands(study.runnable(), out, approve, again)
     own = forks or ForkServer()
     children: dict[str, LocalParticipant] = {}
+    readers: list[threading.Thread] = []
     try:
         for name, command in commands.items():
             children[name] = _start(name, command, own)
-        return _run(study, out, children, progress, ready)
-    except BaseException:
+        for child in children.values():
+            heard = progress if child.name == COORDINATOR else silent
+            readers.append(threading.Thread(target=_read_output, args=(child, heard), daemon=True))
+            readers[-1].start()
+        _wait(study, children)
+    finally:
         for child in children.values():  # also where not all of them were started yet
             if child.process.poll() is None:
                 child.process.terminate()
-        raise
-    finally:
-        own.close()
-
-
-def _run(
-    study: Study,
-    out: Path,
-    children: Mapping[str, LocalParticipant],
-    progress: Progress,
-    ready: Callable[[], None] | None,
-) -> dict[str, Path]:
-    if ready:
-        ready()
-    readers = [
-        threading.Thread(
-            target=_read_output, args=(child, progress if child.name == COORDINATOR else silent), daemon=True
-        )
-        for child in children.values()
-    ]
-    for reader in readers:
-        reader.start()
-    try:
-        _wait(study, children)
-    finally:
         for child in children.values():
-            if child.process.poll() is None:
-                child.process.terminate()
-        for child, reader in zip(children.values(), readers, strict=True):
-            try:
-                child.process.wait(timeout=_GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                child.process.kill()
-                child.process.wait()
+            _end(child)
+        for reader in readers:
             reader.join(timeout=_GRACE_SECONDS)
-            if child.output:
-                child.output.close()
-    lost = _went_on_without(out) if children[COORDINATOR].process.returncode == 0 else []
+        own.close()
+    lost = read_facts(out).get("lost", []) if children[COORDINATOR].process.returncode == 0 else []
     if cause := first_cause({name: child for name, child in children.items() if name not in lost}):
         raise cause
     return {name: folder_of(out, name) for name in children}
+
+
+def _end(child: LocalParticipant) -> None:
+    """Wait until a participant has ended, and not for ever."""
+    try:
+        child.process.wait(timeout=_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.process.kill()
+        child.process.wait()
 
 
 def folder_of(out: Path, name: str) -> Path:
@@ -179,11 +160,6 @@ def first_cause(children: Mapping[str, LocalParticipant]) -> ColonnadeError | No
     return kind(f"{child.name}: {child.error['message']}")
 
 
-def _went_on_without(out: Path) -> list[str]:
-    """The participants that were lost and not needed, from the coordinator's record."""
-    return list(read_facts(out).get("lost", []))
-
-
 def _start(name: str, command: list[str], forks: ForkServer) -> LocalParticipant:
     reading, writing = os.pipe()
     nowhere = os.open(os.devnull, os.O_RDONLY)
@@ -195,21 +171,22 @@ def _start(name: str, command: list[str], forks: ForkServer) -> LocalParticipant
     finally:
         os.close(writing)
         os.close(nowhere)
-    return LocalParticipant(name, process, output=open(reading, encoding="utf-8", errors="replace"))
+    return LocalParticipant(name, process, open(reading, encoding="utf-8", errors="replace"))
 
 
 def _read_output(child: LocalParticipant, progress: Progress) -> None:
-    """Read a participant's output: JSON objects, one on each line; all other lines are its log."""
-    for line in child.output or ():
-        try:
-            said = json.loads(line)
-        except ValueError:
-            child.log.append(line.rstrip()[:500])
-            continue
-        if isinstance(said, dict) and "progress" in said:
-            progress(said["progress"], said["done"], said["total"])
-        elif isinstance(said, dict) and "error" in said:
-            child.error = said
+    """Read a participant's output to its end: JSON objects, one on each line; all other lines are its log."""
+    with child.output:
+        for line in child.output:
+            try:
+                said = json.loads(line)
+            except ValueError:
+                child.log.append(line.rstrip()[:500])
+                continue
+            if isinstance(said, dict) and "progress" in said:
+                progress(said["progress"], said["done"], said["total"])
+            elif isinstance(said, dict) and "error" in said:
+                child.error = said
 
 
 def _wait(study: Study, children: Mapping[str, LocalParticipant]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -229,21 +229,10 @@ class PartyConfig:
         """Raise an error if the policy does not allow the study."""
         self.check_membership(study)
         self._check_open()
-        policy = self.content.policy
         for cap in (*self.caps, *(cap for period in self.periods for cap in period.budgets)):
             self._check_cap(cap, study)
-        if study.content.task.kind not in policy.tasks:
-            raise PolicyError(
-                f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "
-                f"{study.content.task.kind}; change {self.path.name} if you agree [PO015]"
-            )
-        self._check_columns(study)
-        self._check_security(study)
-        self._check_trial(study)
-        self._check_schema(study)
-        self._check_written(study)
-        self._check_exact(study)
-        self._check_align(study)
+        if (objection := next(self._objections(study), None)) is not None:
+            raise PolicyError(objection)
         if self.ledger.exists():
             self.open_ledger().check_aborted_studies(self.failures)
 
@@ -324,105 +313,90 @@ class PartyConfig:
         if self.approval == "never":
             raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never" [PO016]')
 
-    def _check_columns(self, study: Study) -> None:
-        """Raise an error for columns of the party's file that its policy does not name, whatever the study calls them.
+    def _objections(self, study: Study) -> Iterator[str]:
+        """What the policy does not allow in a study, one thing after the other.
 
-        Whoever wrote the study chose its names, so a column that merely has an allowed one is not allowed.
+        What others are told exactly is allowed by name; so is a way of matching people, and a key: no epsilon covers
+        these.
         """
-        allowed = self.content.policy.columns
+        policy, file = self.content.policy, self.path.name
+        if study.content.task.kind not in policy.tasks:
+            yield (
+                f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "
+                f"{study.content.task.kind}; change {file} if you agree [PO015]"
+            )
+        # Columns of the party's file, whatever the study calls them: whoever wrote it chose its names.
         called: dict[str, list[str]] = {}
         for name, column in study.roster.schemas[self.name].columns.items():
             called.setdefault(column.source(name), []).append(name)
         beyond = [
             source if names == [source] else f"{source} (called {', '.join(names)})"
             for source, names in called.items()
-            if allowed != "all" and source not in allowed
+            if policy.columns != "all" and source not in policy.columns
         ]
         if beyond:
-            raise PolicyError(
+            yield (
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
-                f"add them to {self.path.name} if you agree [PO017]"
+                f"add them to {file} if you agree [PO017]"
             )
-
-    def _check_security(self, study: Study) -> None:
-        """Raise an error for a study whose seats do not check each other, if the policy asks for that.
-
-        Where nobody holds shares there is nothing to check: what others are told is noised on the party's own side.
-        """
-        if self.content.policy.security == "active" and study.trust.committee and not study.trust.active:
-            raise PolicyError(
+        # Where nobody holds shares there is nothing to check: what others are told is noised on the party's own side.
+        if policy.security == "active" and study.trust.committee and not study.trust.active:
+            yield (
                 f"{self.name}'s policy allows only studies whose seats check each other, and study {study.name!r} does "
                 'not: ask for security = "active" at its top, or change `security` in '
-                f"{self.path.name} if you agree [PO018]"
+                f"{file} if you agree [PO018]"
             )
-
-    def _check_trial(self, study: Study) -> None:
-        """Raise an error for a study whose schemas may tell about data, unless the party said that it is a trial."""
-        if study.content.trial and not self.content.policy.trial:
-            raise PolicyError(
+        if study.content.trial and not policy.trial:
+            yield (
                 f"study {study.name!r} is a trial, whose schemas may hold bounds taken from data, and {self.name}'s "
-                f"policy does not allow that: add trial = true under [policy] of {self.path.name} if you agree [PO019]"
+                f"policy does not allow that: add trial = true under [policy] of {file} if you agree [PO019]"
             )
-
-    def _check_schema(self, study: Study) -> None:
-        """Raise an error for another schema than those that the policy names, if it names any."""
-        if self.content.policy.schemas is not None and not self.pins_schema(study):
-            raise PolicyError(
+        if policy.schemas is not None and not self.pins_schema(study):
+            yield (
                 f"study {study.name!r} has a schema for {self.name} that its policy does not name, of digest "
                 f"{study.schemas[self.name].digest}: read {study.content.parties[self.name].schema_file}, and add the "
-                f"digest to `schemas` in {self.path.name} if you agree [PO020]"
+                f"digest to `schemas` in {file} if you agree [PO020]"
             )
-
-    def _check_written(self, study: Study) -> None:
-        """Raise an error for a schema that says how the party's file is written, unless the party agreed to it.
-
-        A file that cannot be read so ends the study, which is an exact answer about cells of any of its columns.
-        """
+        # A file that cannot be read so ends the study, which is an exact answer about cells of any of its columns.
         said = study.schemas[self.name].text.stated
-        beyond = {key: value for key, value in said.items() if key not in self.content.text_format.stated}
-        if beyond and not self.pins_schema(study) and not study.content.trial:
-            raise PolicyError(
-                f"the schema for {self.name} in study {study.name!r} says {format_as_toml(beyond)}: only "
-                f"{self.name} says that of its file, so write at the top of {self.path.name} how it is written, or "
+        unsaid = {key: value for key, value in said.items() if key not in self.content.text_format.stated}
+        if unsaid and not self.pins_schema(study) and not study.content.trial:
+            yield (
+                f"the schema for {self.name} in study {study.name!r} says {format_as_toml(unsaid)}: only "
+                f"{self.name} says that of its file, so write at the top of {file} how it is written, or "
                 "name the schema's digest under `schemas` there if you agree [PO021]"
             )
-
-    def _check_exact(self, study: Study) -> None:
-        """Raise an error for what others are told exactly of this party's columns, unless the policy names them."""
         exact = [event for event in self.charged_events(study) if isinstance(event, NonPrivate)]
         own = [event for event in exact if not event.about or self.name in event.about]
         told = {name: event for event in own for name in event.audience or ("everyone",)}
-        if beyond := sorted(set(told) - {self.name, *self.content.policy.exact}):
-            why = told[beyond[0]].reason
+        if strangers := sorted(set(told) - {self.name, *policy.exact}):
+            why = told[strangers[0]].reason
             what = "exact answers, without noise" if "exact" in why else f"what no epsilon bounds ({why})"
-            raise PolicyError(
-                f"study {study.name!r} tells {', '.join(beyond)} {what}, and {self.name}'s "
-                f"policy does not allow that: name them under `exact` in {self.path.name}, and in no "
+            yield (
+                f"study {study.name!r} tells {', '.join(strangers)} {what}, and {self.name}'s "
+                f"policy does not allow that: name them under `exact` in {file}, and in no "
                 "cap, if you agree [PO022]"
             )
-
-    def _check_align(self, study: Study) -> None:
-        """Raise an error for a way of matching people, or a key, that the party does not name: no epsilon covers it."""
-        aligning, allowed = study.aligning, self.content.policy.align
-        if self.content.policy.hidden and not (aligning is not None and aligning.hidden):
+        aligning = study.aligning
+        if policy.hidden and not (aligning is not None and aligning.hidden):
             tells = "has no [align]" if aligning is None else "tells each party whom of its people all the others hold"
-            raise PolicyError(
+            yield (
                 f"{self.name}'s policy allows only studies in which nobody learns who matched, and study "
-                f"{study.name!r} {tells}: ask for hidden = true in its [align], or change `hidden` in {self.path.name} "
+                f"{study.name!r} {tells}: ask for hidden = true in its [align], or change `hidden` in {file} "
                 "if you agree [PO023]"
             )
-        if aligning is not None and aligning.mode not in allowed:
-            raise PolicyError(
+        if aligning is not None and aligning.mode not in policy.align:
+            yield (
                 f"study {study.name!r} matches people by {aligning.mode}, and {self.name}'s policy allows "
-                f"{', '.join(allowed) or 'no matching'}: see what it tells with `colonnade privacy {study.path.name}`, "
-                f"and add it to `align` in {self.path.name} if you agree [PO024]"
+                f"{', '.join(policy.align) or 'no matching'}: see what it tells with `colonnade privacy "
+                f"{study.path.name}`, and add it to `align` in {file} if you agree [PO024]"
             )
         for part, held in {} if aligning is None else self.key_columns(aligning.plan).items():
             # Whoever wrote the study chose the name, so a column that merely has it is no consent.
             if part not in self.content.keys and held.column != self.content.id:
-                raise PolicyError(
+                yield (
                     f"study {study.name!r} recognises people by {part!r}, whose cells are compared exactly, and "
-                    f'{self.path.name} names no column of {self.name} for it: add {part} = "COLUMN" under [keys] if '
+                    f'{file} names no column of {self.name} for it: add {part} = "COLUMN" under [keys] if '
                     "you agree [PO025]"
                 )
 

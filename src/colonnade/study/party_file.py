@@ -27,7 +27,7 @@ from colonnade.protocols.align import Mode
 from colonnade.study.engine.base import Engine
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.spec import first_problem
-from colonnade.study.study_file import BudgetSection, FileSection, check_path
+from colonnade.study.study_file import BudgetSection, FileSection, PathText, check_path
 from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.keys import KeyColumn
 from colonnade.tables.sources.databases import Database, Query
@@ -63,7 +63,7 @@ class ComputeSection(WorkersSection):
     """``[compute]``: has a meaning in studies with lanes alone."""
 
     memory: int | None = None
-    spool: str | None = None
+    spool: PathText | None = None
 
     @field_validator("memory", mode="before")
     @classmethod
@@ -74,11 +74,6 @@ class ComputeSection(WorkersSection):
         if size < _LEAST_OF_WORKER:
             raise ValueError("must be at least 300 MB: a worker needs so much before its first row [VA184]")
         return size
-
-    @field_validator("spool")
-    @classmethod
-    def _path(cls, text: str | None) -> str | None:
-        return None if text is None else check_path(text)
 
     @model_validator(mode="after")
     def _shared(self) -> ComputeSection:
@@ -94,7 +89,7 @@ class ComputeSection(WorkersSection):
         """The address of a Ray cluster, if one is given."""
         return None if self.engine in (PROCESSES, RAY) else self.engine
 
-    def open_engine(self, forks: ForkServer | None = None) -> Engine:
+    def open_engine(self, forks: ForkServer | None = None) -> Engine[Any]:
         """The engine, not started yet; an ``EngineError`` where a cluster is not guarded."""
         if self.engine == PROCESSES:
             from colonnade.study.engine.processes import ProcessEngine
@@ -382,8 +377,8 @@ class LogSection(FileSection):
 class AgentSection(FileSection):
     """``[agent]``: the standing process of this party."""
 
-    federation: str = "FEDERATION.toml"
-    folder: str = "agent"
+    federation: PathText = "FEDERATION.toml"
+    folder: PathText = "agent"
     console: ConsoleSection | Literal[False] = False
     retries: int = Field(default=2, ge=0, le=5, strict=True)
     studies_at_once: int = Field(default=1, ge=1, le=64, strict=True)
@@ -393,11 +388,6 @@ class AgentSection(FileSection):
     people: dict[str, ConsoleRole] = Field(default_factory=dict)
     scores: dict[str, Any] | None = None
     log: LogSection = Field(default_factory=LogSection)
-
-    @field_validator("federation", "folder")
-    @classmethod
-    def _path(cls, text: str) -> str:
-        return check_path(text)
 
     @field_validator("memory", mode="before")
     @classmethod
@@ -449,7 +439,7 @@ class EncoderSection(FileSection):
     """``[encoder]``: how the encoder is made, and what the party declares about it."""
 
     make: str | None = None
-    weights: str | None = None
+    weights: PathText | None = None
     shape: tuple[int, ...] | None = None
     made_without_this_table: bool = Field(strict=True)
 
@@ -459,11 +449,6 @@ class EncoderSection(FileSection):
         if text is not None and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
             raise ValueError('must name a function of an installed module, such as "mypackage.encoders:make" [VA192]')
         return text
-
-    @field_validator("weights")
-    @classmethod
-    def _path(cls, text: str | None) -> str | None:
-        return None if text is None else check_path(text)
 
     @model_validator(mode="after")
     def _whole(self) -> EncoderSection:
@@ -493,19 +478,14 @@ class PartyFile(FileSection):
     decimal: str | None = Field(default=None, exclude=True)
     id: str | None = Field(default=None, min_length=1)
     keys: dict[str, KeyColumnSection] = Field(default_factory=dict)
-    key: str
-    ledger: str
-    kept: str | None = None
+    key: PathText
+    ledger: PathText
+    kept: PathText | None = None
     encoder: EncoderSection | None = Field(default=None, exclude=True)
     policy: PolicySection
     agent: AgentSection | None = Field(default=None, exclude=True)
     network: NetworkSection = Field(default_factory=NetworkSection, exclude=True)
     compute: ComputeSection = Field(default_factory=ComputeSection, exclude=True)
-
-    @field_validator("key", "ledger", "kept")
-    @classmethod
-    def _path(cls, text: str | None) -> str | None:
-        return None if text is None else check_path(text)
 
     @field_validator("data", mode="wrap")
     @classmethod

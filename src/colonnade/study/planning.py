@@ -120,7 +120,12 @@ def _adjustable(study: Study, rows: int | None) -> AdjustableTask:
     """The task as one whose noise can be set freely; an error if this kind has none."""
     task = study.planner.adjustable(study.roster, rows)
     if task is None:
-        raise StudyError(_why_no_plan(study))
+        chosen = ' (method "auto" chose it)' if study.content.task.parameters.get("method") == "auto" else ""
+        raise StudyError(
+            f"study {study.name!r} of kind {study.content.task.kind} {study.task.released}{chosen}; a plan is for one "
+            'release of second moments, which is kind pca with method "moments", or linear or logistic with method '
+            '"one-shot" or "functional", for a sketch, and for kinds glm and glm-scores [ST570]'
+        )
     return task
 
 
@@ -130,16 +135,6 @@ def _with_rows(study: Study, rows: int | None) -> AdjustableTask:
     if task.number_of_rows is None:
         raise StudyError(f"study {study.name!r} does not say how many rows there are: add --rows-given [ST569]")
     return task
-
-
-def _why_no_plan(study: Study) -> str:
-    """The error sentence: what this study releases, and which studies can be planned."""
-    chosen = ' (method "auto" chose it)' if study.content.task.parameters.get("method") == "auto" else ""
-    return (
-        f"study {study.name!r} of kind {study.content.task.kind} {study.task.released}{chosen}; a plan is for one "
-        'release of second moments, which is kind pca with method "moments", or linear or logistic with method '
-        '"one-shot" or "functional", for a sketch, and for kinds glm and glm-scores [ST570]'
-    )
 
 
 def _price_function(make: Callable[[int], AdjustableTask]) -> Callable[[int], tuple[Event, ...]]:

@@ -13,11 +13,10 @@ from colonnade.models import registry
 from colonnade.privacy.events import unwrap
 from colonnade.privacy.observers import Inputs
 from colonnade.privacy.releases import NonPrivate
-from colonnade.protocols.align import AlignmentLeak, AlignmentTask, Mode
+from colonnade.protocols.align import AlignmentTask, Mode
 from colonnade.protocols.cost import CHECKS, CheckingCost, ParticipantLoad, TotalLoad, checking_cost
 from colonnade.protocols.lanes.partitions import filled_length
 from colonnade.protocols.task import Task
-from colonnade.tables.keys import Key
 
 if TYPE_CHECKING:
     from colonnade.models.planner import PlanDetails
@@ -55,7 +54,8 @@ class SecuritySummary:
         trust = task.trust
         if not trust.committee:
             promised = all(
-                not isinstance(once := unwrap(event), NonPrivate) and not _is_unproven(once) for event in task.events
+                not isinstance(once := unwrap(event), NonPrivate) and not getattr(once, "unproven", "")
+                for event in task.events
             )
             return cls("messages", "unproven", _ON_ITS_OWN_SIDE if promised else _NOTHING_PROMISED)
         if trust.active:
@@ -86,10 +86,6 @@ def security_line(kind: str) -> str:
     )
 
 
-def _is_unproven(event: object) -> bool:
-    return bool(getattr(event, "unproven", ""))
-
-
 def _cost(checks: CheckingCost) -> str:
     return f"about {checks.work - 1:.0%} more work on shares"
 
@@ -110,25 +106,13 @@ class AlignmentLoad:
 class AlignmentEstimate(TotalLoad):
     """How the parties find the people that all of them hold, who learns what, and what it costs."""
 
-    mode: str
-    hidden: bool
-    on: tuple[str, ...]
-    keys: tuple[Key, ...]
-    duplicates: str
-    at_least: int
-    similarity: float | None
-    """How similar keys must be; ``None`` where they must be equal."""
-    pad_to: int | None
+    task: AlignmentTask
     reuse: bool
-    sentence: str
-    leakage: tuple[AlignmentLeak, ...]
     rows: int
     """The length of each party's list, filled up where lists are padded; time and bytes are estimated for it."""
     loads: tuple[AlignmentLoad, ...]
     instead: tuple[str, float] | None
     """Another mode for equal keys, and the seconds that its slowest participant would take for the same lists."""
-    partitions: int = 1
-    """In how many parts people are found, one in each lane."""
 
     @classmethod
     def of(cls, study: Study, rows: int) -> AlignmentEstimate | None:
@@ -140,30 +124,30 @@ class AlignmentEstimate(TotalLoad):
         other = _OTHER_EXACT.get(task.mode)
         # Not every mode can be done in partitions, and what a list takes is the same without them.
         others = _alignment_loads(replace(task, mode=other, partitions=1), study.participants, listed) if other else ()
-        return cls(
-            mode=task.mode,
-            hidden=task.hidden,
-            on=tuple(key.name for key in task.keys),
-            keys=task.keys,
-            duplicates=task.duplicates,
-            at_least=task.at_least,
-            similarity=task.similarity if task.mode == "fuzzy" else None,
-            pad_to=task.pad_to,
-            reuse=part.used_again and task.partitions == 1,
-            sentence=task.sentence,
-            leakage=task.leakage,
-            rows=listed,
-            loads=_alignment_loads(task, study.participants, listed),
-            instead=None if other is None else (other, max(load.seconds for load in others)),
-            partitions=task.partitions,
-        )
+        loads = _alignment_loads(task, study.participants, listed)
+        instead = None if other is None else (other, max(load.seconds for load in others))
+        return cls(task, part.used_again and task.partitions == 1, listed, loads, instead)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        found = asdict(self) | self.totals
-        if self.partitions == 1:
-            del found["partitions"]
-        return found
+        task = self.task
+        found = {
+            "mode": task.mode,
+            "hidden": task.hidden,
+            "duplicates": task.duplicates,
+            "at_least": task.at_least,
+            "pad_to": task.pad_to,
+            "sentence": task.sentence,
+            "on": [key.name for key in task.keys],
+            "keys": [asdict(key) for key in task.keys],
+            "similarity": task.similarity if task.mode == "fuzzy" else None,
+            "reuse": self.reuse,
+            "leakage": [asdict(leak) for leak in task.leakage],
+            "rows": self.rows,
+            "loads": [asdict(load) for load in self.loads],
+            "instead": self.instead,
+        }
+        return found | ({} if task.partitions == 1 else {"partitions": task.partitions}) | self.totals
 
 
 def _alignment_loads(task: AlignmentTask, participants: tuple[str, ...], rows: int) -> tuple[AlignmentLoad, ...]:

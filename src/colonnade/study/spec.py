@@ -328,18 +328,17 @@ class Study:
     def digest(self) -> str:
         """SHA-256 of everything that the participants must agree on, with the order of the parties and the noise."""
         agreed = self.content.model_dump(mode="json", exclude={"description"})
-        if not self.content.trial:
-            del agreed["trial"]
         # The task's agreement has what came of them, so that studies of earlier releases stay the same.
         del agreed["security"], agreed["inputs"]
-        if self.content.noise_missing is None:
-            del agreed["noise_missing"]
-        if self.content.coordinator.links == "hub":
-            del agreed["coordinator"]["links"]
-        if not self.content.coordinator.hubs:
-            del agreed["coordinator"]["hubs"]
-        if self.content.lanes is None:
-            del agreed["lanes"]
+        # Keys that came later, in sections that are older: a study without them is the study that it was.
+        later = (("trial", agreed, False), ("noise_missing", agreed, None), ("lanes", agreed, None))
+        for key, section, usual in (
+            *later,
+            ("links", agreed["coordinator"], "hub"),
+            ("hubs", agreed["coordinator"], []),
+        ):
+            if section[key] == usual:
+                del section[key]
         agreed["limits"] = self.content.limits.agreed
         agreed["task"] = {
             key: value for key, value in agreed["task"].items() if key not in self.content.task.defaulted_keys

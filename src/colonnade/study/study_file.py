@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
@@ -12,12 +12,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import annotated_types
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     SerializeAsAny,
     Strict,
+    ValidationInfo,
     create_model,
     field_validator,
     model_validator,
@@ -77,6 +79,10 @@ def check_path(text: str) -> str:
     if len(text) > _LONGEST_PATH or max(len(part.encode()) for part in text.split("/")) > _LONGEST_NAME:
         raise ValueError("must be a path: no file has so long a name [VA197]")
     return text
+
+
+PathText = Annotated[str, AfterValidator(check_path)]
+"""A path as it stands in a file."""
 
 
 class TaskSection(FileSection):
@@ -246,21 +252,32 @@ class AlignSection(FileSection):
             raise ValueError(
                 f"has keys.{strangers[0]}, and on does not name {strangers[0]}: add it there or delete it [VA170]"
             )
-        if self.hidden and self.mode == "fuzzy":
-            raise ValueError(
+        fuzzy = self.mode == "fuzzy"
+        wrong = (
+            (
+                self.hidden and fuzzy,
                 'cannot have hidden = true with mode = "fuzzy": linkage by similarity needs somebody who '
-                "sees the pairs [VA171]"
-            )
-        if self.hidden and self.at_least != 1:
-            raise ValueError("cannot have at_least with hidden = true, which tells nobody whether people match [VA172]")
-        if self.similarity is not None and self.mode != "fuzzy":
-            raise ValueError('has similarity, which only mode = "fuzzy" uses: the other modes compare exactly [VA173]')
-        if self.pad_to is not None and self.mode == "fuzzy":
-            raise ValueError(
-                'has pad_to, which mode = "fuzzy" cannot use: made-up people would look unlike real ones [VA174]'
-            )
-        if self.pad_to is not None and self.at_least > self.pad_to:
-            raise ValueError("has an at_least above pad_to, so too few people would always be common: lower it [VA175]")
+                "sees the pairs [VA171]",
+            ),
+            (
+                self.hidden and self.at_least != 1,
+                "cannot have at_least with hidden = true, which tells nobody whether people match [VA172]",
+            ),
+            (
+                self.similarity is not None and not fuzzy,
+                'has similarity, which only mode = "fuzzy" uses: the other modes compare exactly [VA173]',
+            ),
+            (
+                self.pad_to is not None and fuzzy,
+                'has pad_to, which mode = "fuzzy" cannot use: made-up people would look unlike real ones [VA174]',
+            ),
+            (
+                self.pad_to is not None and self.at_least > self.pad_to,
+                "has an at_least above pad_to, so too few people would always be common: lower it [VA175]",
+            ),
+        )
+        if said := next((sentence for found, sentence in wrong if found), None):
+            raise ValueError(said)
         return self
 
     @property
@@ -271,13 +288,6 @@ class AlignSection(FileSection):
         the figure of an owner after a hidden alignment promises not to tell.
         """
         return self.reuse and not self.hidden
-
-    def check_parties(self, parties: int) -> None:
-        """Raise an error if the mode does not work with this number of parties."""
-        if self.mode == "fuzzy" and parties != 2:
-            raise ValueError(
-                f'align.mode = "fuzzy" links two parties, and this study has {parties}: use ot, dh or helper [VA176]'
-            )
 
     def check_rows(self, parties: int, most: int, partitions: int = 1) -> None:
         """Raise an error if no lists could fit into the number of rows that the study allows."""
@@ -399,15 +409,17 @@ class BudgetSection(FileSection):
     epsilon: float | dict[str, float]
     delta: float = 1e-5
 
-    @field_validator("epsilon", mode="before")
+    @field_validator("epsilon", "delta", mode="before")
     @classmethod
-    def _positive(cls, epsilon: Any) -> Any:
-        return _keep_if_valid(lambda: parse_budgets(epsilon, 1e-5), epsilon)
-
-    @field_validator("delta", mode="before")
-    @classmethod
-    def _probability(cls, delta: Any) -> Any:
-        return _keep_if_valid(lambda: check_delta(delta), delta)
+    def _valid(cls, given: Any, info: ValidationInfo) -> Any:
+        try:
+            if info.field_name == "epsilon":
+                parse_budgets(given, 1e-5)
+            else:
+                check_delta(given)
+        except PrivacyError as error:
+            raise ValueError(f"- {error} [VA237]") from None
+        return given
 
 
 class PriceSection(BudgetSection):
@@ -433,6 +445,17 @@ class CommitteeSection(FileSection):
     threshold: int | None = None
 
 
+def check_host_and_port(address: str) -> str:
+    """The address, if it is one; otherwise a ValueError."""
+    host, _, port = address.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not bare or any(c.isspace() for c in host) or (":" in host and bare == host):
+        raise ValueError("must be host:port, such as hub.example.org:7443 or [::1]:7443 [VA235]")
+    if not (port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError("must end in a port from 1 to 65535 [VA236]")
+    return address
+
+
 class CoordinatorSection(FileSection):
     """``[coordinator]``: the address that the parties dial, further hubs, and whether parties connect to each other."""
 
@@ -440,15 +463,12 @@ class CoordinatorSection(FileSection):
     hubs: tuple[str, ...] = Field(default=(), max_length=_MOST_HUBS)
     links: Literal["hub", "direct"] = "hub"
 
-    @field_validator("address")
+    @field_validator("address", "hubs")
     @classmethod
-    def _reachable(cls, address: str) -> str:
-        return check_host_and_port(address)
-
-    @field_validator("hubs")
-    @classmethod
-    def _all_reachable(cls, hubs: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(check_host_and_port(address) for address in hubs)
+    def _reachable(cls, given: Any) -> Any:
+        for address in (given,) if isinstance(given, str) else given:
+            check_host_and_port(address)
+        return given
 
     @model_validator(mode="after")
     def _each_once(self) -> CoordinatorSection:
@@ -468,13 +488,8 @@ class CoordinatorSection(FileSection):
 class PartySection(FileSection):
     """``[parties.NAME]``: the public schema of one party, and the columns this study uses."""
 
-    schema_file: str = Field(alias="schema")
+    schema_file: PathText = Field(alias="schema")
     columns: tuple[str, ...] | None = None
-
-    @field_validator("schema_file")
-    @classmethod
-    def _path(cls, text: str) -> str:
-        return check_path(text)
 
 
 class StudyFile(FileSection):
@@ -530,7 +545,11 @@ class StudyFile(FileSection):
         if not registry.load(self.task.kind).shares:
             self._check_without_shares()
         if self.align is not None:
-            self.align.check_parties(len(self.parties))
+            if self.align.mode == "fuzzy" and (parties := len(self.parties)) != 2:
+                raise ValueError(
+                    f'align.mode = "fuzzy" links two parties, and this study has {parties}: use ot, dh or helper '
+                    "[VA176]"
+                )
             if (most := self.task.value_with_mark(LIMITS_ROWS)) is not None:
                 self.align.check_rows(len(self.parties), most, self.partitions)
         return self
@@ -594,27 +613,7 @@ class StudyFile(FileSection):
         return self
 
 
-def check_host_and_port(address: str) -> str:
-    """The address, if it is one; otherwise a ValueError."""
-    host, _, port = address.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not bare or any(c.isspace() for c in host) or (":" in host and bare == host):
-        raise ValueError("must be host:port, such as hub.example.org:7443 or [::1]:7443 [VA235]")
-    if not (port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError("must end in a port from 1 to 65535 [VA236]")
-    return address
-
-
 def _host_and_port(address: str) -> tuple[str, int]:
     """Host and port, the same for every way to write them."""
     host, _, port = address.rpartition(":")
     return host.lower().rstrip("."), int(port)
-
-
-def _keep_if_valid(check: Callable[[], object], value: Any) -> Any:
-    """The value unchanged, after a check; a wrong one becomes a ValueError, so that pydantic names its key."""
-    try:
-        check()
-    except PrivacyError as error:
-        raise ValueError(f"- {error} [VA237]") from None
-    return value

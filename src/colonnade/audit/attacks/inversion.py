@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -79,11 +79,10 @@ def _with_channels(pictures: Array) -> Array:
     return pictures if pictures.ndim == 4 else pictures[..., None]
 
 
-DecoderMatrix = NDArray[np.float64]
-Decoder = Callable[[DecoderMatrix], DecoderMatrix]
+Decoder = Callable[[Array], Array]
 Kind = Literal["auto", "ridge", "mlp", "cnn"]
 
-KINDS: tuple[Kind, ...] = ("auto", "ridge", "mlp", "cnn")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _PENALTIES = np.geomspace(1e-6, 1e4, 21)
 _BATCH = 128
 _PATIENCE = 8
@@ -91,8 +90,8 @@ _RATE = 1e-3
 
 
 def decoder(
-    seen: DecoderMatrix,
-    rows: DecoderMatrix,
+    seen: Array,
+    rows: Array,
     kind: Kind = "auto",
     *,
     shape: Sequence[int] = (),
@@ -106,7 +105,7 @@ def decoder(
         raise StudyError(f"there is no decoder {kind!r}; choose from {', '.join(KINDS)} [ST001]")
     if kind == "cnn" and not shape:
         raise StudyError("a convolutional decoder needs the shape of the pictures [ST002]")
-    scale = _Scale(seen)
+    scale = _scaling(seen)
     order = np.random.default_rng(seed).permutation(len(seen))
     held, used = order[: len(order) // 10], order[len(order) // 10 :]
     apart = (scale(seen[used]), rows[used], scale(seen[held]), rows[held])
@@ -122,19 +121,14 @@ def decoder(
     return lambda new: best(scale(new))
 
 
-class _Scale:
+def _scaling(seen: Array) -> Decoder:
     """What is seen, with mean 0 and deviation 1 over the auxiliary people."""
-
-    def __init__(self, seen: DecoderMatrix) -> None:
-        self.middle, spread = seen.mean(axis=0), seen.std(axis=0)
-        self.spread = np.where(spread > 0, spread, 1.0)
-
-    def __call__(self, seen: DecoderMatrix) -> DecoderMatrix:
-        scaled: DecoderMatrix = (seen - self.middle) / self.spread
-        return scaled
+    middle, deviation = seen.mean(axis=0), seen.std(axis=0)
+    spread = np.where(deviation > 0, deviation, 1.0)
+    return lambda new: (new - middle) / spread
 
 
-def _ridge(seen: DecoderMatrix, rows: DecoderMatrix, held: DecoderMatrix, held_rows: DecoderMatrix) -> Decoder:
+def _ridge(seen: Array, rows: Array, held: Array, held_rows: Array) -> Decoder:
     """Least squares with the penalty that does best on people held out."""
     middle = rows.mean(axis=0)
     values, vectors = np.linalg.eigh(seen.T @ seen / len(seen))
@@ -151,10 +145,10 @@ def _ridge(seen: DecoderMatrix, rows: DecoderMatrix, held: DecoderMatrix, held_r
 
 def _network(
     kind: str,
-    seen: DecoderMatrix,
-    rows: DecoderMatrix,
-    held: DecoderMatrix,
-    held_rows: DecoderMatrix,
+    seen: Array,
+    rows: Array,
+    held: Array,
+    held_rows: Array,
     *,
     shape: Sequence[int],
     epochs: int,
@@ -193,16 +187,16 @@ def _network(
                 break
     module.load_state_dict(kept)
 
-    def decode(asked: DecoderMatrix) -> DecoderMatrix:
+    def decode(asked: Array) -> Array:
         with torch.no_grad():
             out = _as_rows(module(torch.as_tensor(asked, dtype=torch.float32, device=place)))
-        found: DecoderMatrix = out.cpu().numpy().astype(np.float64)
+        found: Array = out.cpu().numpy().astype(np.float64)
         return found
 
     return decode
 
 
-def _layers(seen: DecoderMatrix, rows: DecoderMatrix, width: int) -> Any:
+def _layers(seen: Array, rows: Array, width: int) -> Any:
     nn: Any = load_torch().nn
     return nn.Sequential(
         nn.Linear(seen.shape[1], width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, rows.shape[1])
@@ -244,8 +238,6 @@ def _torch() -> bool:
     return True
 
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 FEWEST = 20
 SHOWN = 12
 
@@ -257,10 +249,10 @@ class InversionData:
     ``what`` names what is seen, such as ``"noised embeddings"``; ``needs`` says what an attacker must have to see it.
     """
 
-    auxiliary_seen: Matrix
-    auxiliary: Matrix
-    seen: Matrix
-    truth: Matrix
+    auxiliary_seen: Array
+    auxiliary: Array
+    seen: Array
+    truth: Array
     what: str = "embeddings"
     needs: str = ""
 
@@ -299,8 +291,8 @@ class Inversion:
 
     what: str
     needs: str
-    truth: Matrix
-    guesses: Matrix
+    truth: Array
+    guesses: Array
     shape: tuple[int, ...]
     auxiliary: int
     found: InversionQuality
@@ -364,7 +356,7 @@ def invert(
     )
 
 
-def quality(truth: Matrix, guesses: Matrix, middle: Matrix, shape: tuple[int, ...], span: float) -> InversionQuality:
+def quality(truth: Array, guesses: Array, middle: Array, shape: tuple[int, ...], span: float) -> InversionQuality:
     """How near guesses are to the truth, beside ``middle``, which stands for knowing nothing of the person."""
     left = float(np.sum((truth - guesses) ** 2))
     all_of_it = float(np.sum((truth - middle) ** 2))
@@ -379,9 +371,9 @@ def quality(truth: Matrix, guesses: Matrix, middle: Matrix, shape: tuple[int, ..
     )
 
 
-def recognised(truth: Matrix, guesses: Matrix) -> float:
+def recognised(truth: Array, guesses: Array) -> float:
     """The share of guesses that are nearest to the columns of the person they are about; ties count by their share."""
-    squares: Matrix = (truth**2).sum(axis=1) - 2 * guesses @ truth.T
+    squares: Array = (truth**2).sum(axis=1) - 2 * guesses @ truth.T
     own = np.diagonal(squares)[:, None]
     slack = 1e-9 * np.maximum(1.0, np.abs(own))
     nearer, equal = (squares < own - slack).any(axis=1), (np.abs(squares - own) <= slack).sum(axis=1)

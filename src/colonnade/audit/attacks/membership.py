@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, logsumexp
 
-from colonnade.errors import DataError, PrivacyError, StudyError
+from colonnade.errors import DataError, StudyError
 from colonnade.privacy import Statement, accountant
 from colonnade.privacy.events import view
 from colonnade.privacy.observers import Adjacency, Observer
 from colonnade.tables import Table
 
-RateVector = NDArray[np.float64]
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Interval = tuple[float, float]
 
 CONFIDENCE = 0.95
@@ -49,7 +50,7 @@ class Rates:
     roc: tuple[tuple[float, float], ...]
 
     @classmethod
-    def of(cls, members: RateVector, others: RateVector, *, rare: float = RARE, seed: int = 0) -> Rates:
+    def of(cls, members: Array, others: Array, *, rare: float = RARE, seed: int = 0) -> Rates:
         """The rates of these scores."""
         if min(len(members), len(others)) < 4:
             raise DataError("an attack needs at least four members and four other people to be judged by [DA019]")
@@ -73,10 +74,6 @@ class Rates:
             _thin_out(*curve(members, others)),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def clopper_pearson(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
     """An interval that holds the true rate with this confidence, whatever it is."""
@@ -86,7 +83,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float = CONFIDENCE)
     return low, high
 
 
-def curve(members: RateVector, others: RateVector) -> tuple[RateVector, RateVector]:
+def curve(members: Array, others: Array) -> tuple[Array, Array]:
     """Rates of false and of true alarms at every threshold, from (0, 0) to (1, 1); both only rise."""
     cuts = np.unique(np.concatenate([members, others]))[::-1]
     hits = 1 - np.searchsorted(np.sort(members), cuts, "left") / len(members)
@@ -94,7 +91,7 @@ def curve(members: RateVector, others: RateVector) -> tuple[RateVector, RateVect
     return np.concatenate([[0.0], alarms]), np.concatenate([[0.0], hits])
 
 
-def _right(members: RateVector, others: RateVector, draw: np.random.Generator) -> tuple[int, int]:
+def _right(members: Array, others: Array, draw: np.random.Generator) -> tuple[int, int]:
     """How many members and others are told rightly, each half at the best threshold of the other half."""
     halves = [np.array_split(scores[draw.permutation(len(scores))], 2) for scores in (members, others)]
     right = [0, 0]
@@ -105,7 +102,7 @@ def _right(members: RateVector, others: RateVector, draw: np.random.Generator) -
     return right[0], right[1]
 
 
-def _threshold(members: RateVector, others: RateVector) -> float:
+def _threshold(members: Array, others: Array) -> float:
     alarms, hits = curve(members, others)
     cuts = np.unique(np.concatenate([members, others]))[::-1]
     best = int(np.argmax(hits - alarms))
@@ -120,7 +117,7 @@ def _balanced_accuracy(right: tuple[int, int], of: tuple[int, int]) -> Interval:
     return (each[0][0] + each[1][0]) / 2, (each[0][1] + each[1][1]) / 2
 
 
-def _thin_out(alarms: RateVector, hits: RateVector) -> tuple[tuple[float, float], ...]:
+def _thin_out(alarms: Array, hits: Array) -> tuple[tuple[float, float], ...]:
     """At most some hundred points of a curve, half of them evenly spaced and half towards rare false alarms."""
     if len(alarms) > _POINTS:
         low = max(float(alarms[alarms > 0].min()), 1e-9)
@@ -130,7 +127,7 @@ def _thin_out(alarms: RateVector, hits: RateVector) -> tuple[tuple[float, float]
     return tuple(zip(alarms.tolist(), hits.tolist(), strict=True))
 
 
-def area_and_deviation(positive: RateVector, negative: RateVector) -> tuple[float, float]:
+def area_and_deviation(positive: Array, negative: Array) -> tuple[float, float]:
     """The area under the curve and its standard deviation (DeLong et al. 1988); ties count half."""
     above, below = np.sort(positive), np.sort(negative)
     won = (np.searchsorted(below, positive, "left") + np.searchsorted(below, positive, "right")) / (2 * len(below))
@@ -139,7 +136,6 @@ def area_and_deviation(positive: RateVector, negative: RateVector) -> tuple[floa
     return float(won.mean()), math.sqrt(max(float(variance), 0.25 / (len(won) * len(lost))))
 
 
-PromiseVector = NDArray[np.float64]
 EPSILONS = (*np.linspace(0, 4, 81).tolist(), *np.linspace(4.25, 20, 64).tolist())
 
 
@@ -168,20 +164,13 @@ class Promise:
         deltas = [float(delta) for delta in accountant.profile(views, EPSILONS)]
         return None if min(deltas) >= 1 else cls(seen.label, EPSILONS, tuple(deltas))
 
-    @classmethod
-    def simple(cls, epsilon: float, delta: float = 0.0, observer: str = "anybody") -> Promise:
-        """One epsilon and delta."""
-        if not (epsilon >= 0 and 0 <= delta <= 1):
-            raise PrivacyError("a promise has an epsilon of at least 0 and a delta from 0 to 1 [PR001]")
-        return cls(observer, (float(epsilon),), (float(delta),))
-
-    def hits(self, false_alarms: ArrayLike) -> PromiseVector:
+    def hits(self, false_alarms: ArrayLike) -> Array:
         """The most members that any attack can find, on average, at these rates of false alarms."""
         alarms = np.asarray(false_alarms, dtype=np.float64)[..., None]
         epsilons, deltas = np.array(self.epsilons), np.array(self.deltas)
         above = np.exp(epsilons) * alarms + deltas
         below = 1 - np.exp(-epsilons) * (1 - alarms - deltas)
-        bound: PromiseVector = np.minimum(1.0, np.minimum(above, below).min(axis=-1))
+        bound: Array = np.minimum(1.0, np.minimum(above, below).min(axis=-1))
         return bound
 
     @property
@@ -201,13 +190,10 @@ def label_accuracy(prior: ArrayLike, epsilon: float) -> float:
     ``prior`` is what the guesser believes without them: a chance of each class, for everybody or in a row for each
     person. Seeing what is told multiplies odds by e^epsilon at most.
     """
-    chances: PromiseVector = np.atleast_2d(np.asarray(prior, dtype=np.float64)).max(axis=1)
+    chances: Array = np.atleast_2d(np.asarray(prior, dtype=np.float64)).max(axis=1)
     odds = math.exp(min(epsilon, 700.0))
     return float(np.mean(chances * odds / (chances * odds + 1 - chances)))
 
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 FEWEST = 8
 """Shadow models, where half of them know a person; more where members and others are not equally many."""
@@ -303,8 +289,8 @@ class Membership:
             "shadows": self.shadows,
             "inside": self.inside,
             "offline": self.offline,
-            "this_model": None if self.one is None else self.one.to_dict(),
-            "alike": self.alike.to_dict(),
+            "this_model": None if self.one is None else asdict(self.one),
+            "alike": asdict(self.alike),
             "promise": None if self.promise is None else self.promise.to_dict(rare),
         }
 
@@ -382,11 +368,7 @@ def _likelihood(seen: Array, middle: Array, spread: Array) -> Array:
     return summed
 
 
-OddsVector = NDArray[np.float64]
-OddsMatrix = NDArray[np.float64]
-
-
-def confidence(model: Any, people: Mapping[str, Table]) -> OddsVector:
+def confidence(model: Any, people: Mapping[str, Table]) -> Array:
     """How sure a model is of each person's true label.
 
     Of a classifier, the log-odds of the true class; of other models with scores, the score towards the label: a
@@ -403,21 +385,21 @@ def confidence(model: Any, people: Mapping[str, Table]) -> OddsVector:
     return log_odds(scores, label)
 
 
-def log_odds(scores: OddsMatrix, label: OddsMatrix) -> OddsVector:
+def log_odds(scores: Array, label: Array) -> Array:
     """The log-odds of the true class, from scores and labels of one column (two classes) or one for each class."""
     true = label[:, 0] if label.shape[1] == 1 else label.argmax(axis=1)
     chosen = np.rint(true).astype(np.intp)
     if scores.shape[1] == 1:
-        odds: OddsVector = np.where(chosen > 0, scores[:, 0], -scores[:, 0])
+        odds: Array = np.where(chosen > 0, scores[:, 0], -scores[:, 0])
         return odds
     rows = np.arange(len(scores))
     others = scores.copy()
     others[rows, chosen] = -np.inf
-    found: OddsVector = scores[rows, chosen] - logsumexp(others, axis=1)
+    found: Array = scores[rows, chosen] - logsumexp(others, axis=1)
     return found
 
 
-def nearness(numbers: OddsMatrix, label: OddsMatrix) -> OddsVector:
+def nearness(numbers: Array, label: Array) -> Array:
     """The log-odds of the true class by distances from the means of the classes, in deviations within classes."""
     true = np.rint(label[:, 0]).astype(np.intp) if label.shape[1] == 1 else label.argmax(axis=1)
     flags = np.eye(max(2, label.shape[1]))[true]
@@ -428,7 +410,7 @@ def nearness(numbers: OddsMatrix, label: OddsMatrix) -> OddsVector:
     return log_odds(-squares / (2 * spread), flags)
 
 
-def towards(scores: OddsVector, label: OddsVector) -> OddsVector:
+def towards(scores: Array, label: Array) -> Array:
     """Minus the distance of a score to the label that it predicts."""
-    gap: OddsVector = -np.abs(scores - label)
+    gap: Array = -np.abs(scores - label)
     return gap

@@ -172,7 +172,6 @@ def _columns(model: Any, party: str, table: Table) -> Matrix:
     return (table.without([column]) if party == owner else table).unclipped().matrix()
 
 
-ShadowArray = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 
@@ -195,7 +194,7 @@ def draw_members(people: int, size: int, models: int, draw: np.random.Generator)
     return inside
 
 
-def shadow_models(fit: Callable[[Places], ShadowArray], inside: Flags, progress: Progress = silent) -> ShadowModels:
+def shadow_models(fit: Callable[[Places], Matrix], inside: Flags, progress: Progress = silent) -> ShadowModels:
     """What models show of everybody; ``fit`` gets the places of the people inside, and answers with what it sees.
 
     Whether there are models enough for an attack is found out before the first is fitted.
@@ -230,7 +229,7 @@ def fit_shadows(
     draw = np.random.default_rng(seed)
     inside = draw_members(next(iter(pool.values())).rows, size, models, draw)
 
-    def fit(places: Places) -> ShadowArray:
+    def fit(places: Places) -> Matrix:
         order = draw.permutation(places)  # batches may follow the order, which must not tell who was left out
         some = {party: table.take_rows(order) for party, table in pool.items()}
         return see(views_of(model).fresh(model).simulate(some, roster, noise, task=task), pool)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from colonnade.errors import ColonnadeError, EngineError
 from colonnade.sanitize import sanitize
@@ -56,41 +56,135 @@ class WorkerLoss:
 WorkerEvent = WorkerMessage | WorkerLoss
 
 
-class Engine(ABC):
-    """Workers of one role."""
+class WorkerHandle(ABC):
+    """A worker as its engine holds it."""
 
-    def __init__(self) -> None:
-        self.events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
-        """All events of all workers; whoever takes them may put others in."""
+    reader: threading.Thread | None = None
+    """Hears what it says."""
 
     @abstractmethod
+    def send(self, frame: bytes) -> None:
+        """Send a command; that the worker is gone is said by its reader."""
+
+
+Handle = TypeVar("Handle", bound=WorkerHandle)
+
+
+class Engine(ABC, Generic[Handle]):
+    """Workers of one role."""
+
+    def __init__(self, memory: int | None) -> None:
+        self.events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
+        """All events of all workers; whoever takes them may put others in."""
+        self._memory = memory
+        self._lock = threading.Lock()
+        """Never held while a worker is asked, which may not answer."""
+        self._workers: dict[int, Handle] = {}
+        self._birth: WorkerStart | None = None
+        self._next = 0
+        self._stopped = False
+
     def start(self, role: str, arguments: Sequence[Any] = (), workers: int | None = None) -> list[int]:
         """Start workers, and do not wait for them; as many as there are cores, if no number is given.
 
         ``role`` is ``"package.module:function"``. Commands can be sent at once. An engine is started once.
         """
+        if self._birth is not None:
+            raise EngineError("an engine is started once [EN008]")
+        birth = WorkerStart.of(role, tuple(arguments), self._memory)
+        try:
+            count = self._open(workers)
+            self._birth = birth
+            return [self._begin(birth) for _ in range(count)]
+        except BaseException:
+            self.stop()
+            raise
 
-    @abstractmethod
     def send(self, worker: int, command: Any) -> None:
         """Send a command; to a worker that is gone, nothing. What cannot be pickled is an ``EngineError``."""
+        frame = pickle_value(command, "a command")
+        with self._lock:
+            handle = self._workers.get(worker)
+        if handle is not None:
+            handle.send(frame)
 
-    @abstractmethod
     def replace(self, worker: int) -> int:
         """End a worker if it still runs, and start another one of the same role; numbers are never used twice.
 
         From then on the old one causes no event; those that wait in the queue stay there. An engine that was stopped
         starts nobody: an ``EngineError``.
         """
+        if self._birth is None:
+            raise EngineError("an engine without workers has none to replace [EN009]")
+        with self._lock:
+            handle = self._workers.pop(worker, None)
+        if handle is not None:
+            self._end([handle])
+        return self._begin(self._birth)
 
-    @abstractmethod
     def stop(self) -> None:
         """End all workers at once; from then on there are no events. May be called twice."""
+        with self._lock:
+            self._stopped = True
+            handles = list(self._workers.values())
+            self._workers.clear()
+        self._end(handles)
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Engine[Handle]:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @abstractmethod
+    def _open(self, workers: int | None) -> int:
+        """Make ready for workers; how many there will be."""
+
+    @abstractmethod
+    def _make(self, birth: WorkerStart) -> Handle:
+        """One worker, to whom nobody listens yet."""
+
+    @abstractmethod
+    def _listen(self, worker: int, handle: Handle) -> None:
+        """Put what a worker says into the queue, until it is gone."""
+
+    @abstractmethod
+    def _end(self, handles: Sequence[Handle]) -> None:
+        """End workers that this engine has let go of, and after ``stop`` what they needed."""
+
+    def _begin(self, birth: WorkerStart) -> int:
+        handle = self._make(birth)
+        with self._lock:
+            worker, self._next = self._next, self._next + 1
+            if not self._stopped:
+                handle.reader = threading.Thread(target=self._listen, args=(worker, handle), daemon=True)
+                handle.reader.start()
+                self._workers[worker] = handle
+        if handle.reader is None:
+            self._end([handle])
+            raise EngineError("an engine that was stopped starts no worker [EN011]")
+        return worker
+
+    def _has(self, worker: int, handle: Handle) -> bool:
+        with self._lock:
+            return self._workers.get(worker) is handle
+
+    def _take(self, worker: int, handle: Handle, frame: Frame) -> WorkerLoss | None:
+        """Put what a worker said into the queue; its last word is for whoever listens."""
+        heard = decode_event(worker, frame)
+        if isinstance(heard, WorkerLoss):
+            return heard
+        with self._lock:
+            if heard is not None and self._workers.get(worker) is handle:
+                self.events.put(heard)
+        return None
+
+    def _lose(self, worker: int, handle: Handle, last: WorkerLoss) -> None:
+        """The end of a worker; its user, who may end it meanwhile, hears nothing of it afterwards."""
+        with self._lock:
+            if self._workers.get(worker) is handle:
+                del self._workers[worker]
+                self.events.put(last)
 
 
 def pickle_value(value: Any, what: str) -> bytes:

@@ -17,15 +17,15 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from colonnade.errors import EngineError
 from colonnade.study.engine.base import (
     Engine,
+    WorkerHandle,
     WorkerLine,
     WorkerLoss,
     WorkerStart,
-    decode_event,
     pickle_value,
     run_worker,
 )
@@ -36,16 +36,16 @@ COMMAND = "_worker"
 _GRACE_SECONDS = 5.0
 
 
-class _WorkerProcess:
+class _WorkerProcess(WorkerHandle):
     """A worker's process and our end of its line."""
 
     def __init__(self, process: ProcessHandle, line: socket.socket) -> None:
         self.process, self._socket = process, line
         self.line = Connection(line.fileno())
-        self.reader: threading.Thread | None = None
         self._sending, self._ending = threading.Lock(), threading.Lock()
 
     def send(self, frame: bytes) -> None:
+        """Send a command."""
         with self._sending, suppress(OSError):  # that it is gone is said by its reader
             self.line.send_bytes(frame)
 
@@ -70,66 +70,25 @@ class _WorkerProcess:
             self.line.close()
 
 
-class ProcessEngine(Engine):
-    """Workers in processes of their own."""
+class ProcessEngine(Engine[_WorkerProcess]):
+    """Workers in processes of their own; as many as this process may use cores, if no number is given."""
 
     def __init__(self, memory: int | None = None, forks: ForkServer | None = None) -> None:
-        super().__init__()
-        self._memory, self._forks, self._own_forks = memory, forks or ForkServer(), forks is None
-        self._lock = threading.Lock()
-        self._children: dict[int, _WorkerProcess] = {}
-        self._birth: WorkerStart | None = None
-        self._next = 0
-        self._stopped = False
-
-    def start(self, role: str, arguments: Sequence[Any] = (), workers: int | None = None) -> list[int]:
-        """Start workers; as many as this process may use cores, if no number is given."""
-        if not hasattr(socket, "AF_UNIX") or sys.platform == "win32":
-            raise EngineError("workers in processes need Linux or macOS [EN007]")
-        if self._birth is not None:
-            raise EngineError("an engine is started once [EN008]")
-        self._birth = WorkerStart.of(role, tuple(arguments), self._memory)
-        try:
-            return [self._begin(self._birth) for _ in range(count_cores() if workers is None else workers)]
-        except BaseException:
-            self.stop()
-            raise
-
-    def send(self, worker: int, command: Any) -> None:
-        """Send a command."""
-        frame = pickle_value(command, "a command")
-        with self._lock:
-            child = self._children.get(worker)
-        if child is not None:
-            child.send(frame)
-
-    def replace(self, worker: int) -> int:
-        """End a worker, and start another."""
-        if self._birth is None:
-            raise EngineError("an engine without workers has none to replace [EN009]")
-        with self._lock:
-            child = self._children.pop(worker, None)
-        if child is not None:
-            _end([child])
-        return self._begin(self._birth)
-
-    def stop(self) -> None:
-        """End all workers."""
-        with self._lock:
-            self._stopped = True
-            children = list(self._children.values())
-            self._children.clear()
-        _end(children)
-        if self._own_forks:
-            self._forks.close()
+        super().__init__(memory)
+        self._forks, self._own_forks = forks or ForkServer(), forks is None
 
     def process(self, worker: int) -> int | None:
         """The number of a worker's process, as long as it is here."""
         with self._lock:
-            child = self._children.get(worker)
+            child = self._workers.get(worker)
         return None if child is None else child.process.pid
 
-    def _begin(self, birth: WorkerStart) -> int:
+    def _open(self, workers: int | None) -> int:
+        if not hasattr(socket, "AF_UNIX") or sys.platform == "win32":
+            raise EngineError("workers in processes need Linux or macOS [EN007]")
+        return count_cores() if workers is None else workers
+
+    def _make(self, birth: WorkerStart) -> _WorkerProcess:
         ours, its = socket.socketpair()
         nowhere = os.open(os.devnull, os.O_RDWR)
         try:
@@ -142,49 +101,38 @@ class ProcessEngine(Engine):
             its.close()
             os.close(nowhere)
         child.send(pickle_value(birth, "a role"))
-        with self._lock:
-            worker, self._next = self._next, self._next + 1
-            if not self._stopped:
-                child.reader = threading.Thread(target=self._listen, args=(worker, child), daemon=True)
-                child.reader.start()
-                self._children[worker] = child
-        if child.reader is None:
-            _end([child])
-            if self._own_forks:
-                self._forks.close()
-            raise EngineError("an engine that was stopped starts no worker [EN011]")
-        return worker
+        return child
 
     def _listen(self, worker: int, child: _WorkerProcess) -> None:
-        """Put what a worker says into the queue, until it is gone."""
         last = self._heard(worker, child)
         if self._has(worker, child):
             if last is not None:
                 child.process.kill()
             status = child.ended()
-            with self._lock:  # so that its user, who may end it meanwhile, hears nothing of it afterwards
-                if self._children.get(worker) is child:
-                    del self._children[worker]
-                    self.events.put(last or WorkerLoss(worker, _reason(status)))
+            self._lose(worker, child, last or WorkerLoss(worker, _reason(status)))
         child.close()
 
     def _heard(self, worker: int, child: _WorkerProcess) -> WorkerLoss | None:
         """The last word of a worker; ``None`` if it had none."""
         try:
             while (frame := _receive_frame(child.line)) is not None:
-                heard = decode_event(worker, frame)
-                if isinstance(heard, WorkerLoss):
-                    return heard
-                with self._lock:
-                    if heard is not None and self._children.get(worker) is child:
-                        self.events.put(heard)
+                if (last := self._take(worker, child, frame)) is not None:
+                    return last
         except MemoryError:
             return WorkerLoss(worker, "its head had no memory left for what it said", "memory")
         return None
 
-    def _has(self, worker: int, child: _WorkerProcess) -> bool:
-        with self._lock:
-            return self._children.get(worker) is child
+    def _end(self, children: Sequence[_WorkerProcess]) -> None:
+        for child in children:
+            child.process.kill()
+        for child in children:
+            child.ended()
+            if child.reader is not None:
+                child.reader.join(_GRACE_SECONDS)
+            else:
+                child.close()
+        if self._stopped and self._own_forks:
+            self._forks.close()
 
 
 def main() -> NoReturn:
@@ -236,17 +184,6 @@ def _receive_frame(source: Connection) -> bytes | None:
         return source.recv_bytes()
     except (EOFError, OSError):
         return None
-
-
-def _end(children: Sequence[_WorkerProcess]) -> None:
-    for child in children:
-        child.process.kill()
-    for child in children:
-        child.ended()
-        if child.reader is not None:
-            child.reader.join(_GRACE_SECONDS)
-        else:
-            child.close()
 
 
 def _reason(status: int | None) -> str:

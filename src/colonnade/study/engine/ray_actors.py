@@ -21,7 +21,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ from typing import Any
 from colonnade.errors import EngineError
 from colonnade.study.engine.base import (
     Engine,
+    WorkerHandle,
     WorkerLine,
     WorkerLoss,
     WorkerStart,
-    decode_event,
     pickle_value,
     run_worker,
 )
@@ -268,80 +268,40 @@ class WorkerActor:
         return found
 
 
-@dataclass
-class _Actor:
-    handle: Any
-    reader: threading.Thread | None = None
-    sent: int = 0
-    sending: threading.Lock = field(default_factory=threading.Lock)
+class _Actor(WorkerHandle):
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self._sent, self._sending = 0, threading.Lock()
+
+    def send(self, frame: bytes) -> None:
+        """Send a command."""
+        with self._sending:
+            with suppress(Exception):  # that it is gone, or our connection, is said by its reader
+                self.handle.tell.remote(self._sent, frame)
+            self._sent += 1
+
+    def kill(self) -> None:
+        """End it."""
+        with suppress(Exception):  # it is gone, or its cluster is
+            ray_module().kill(self.handle, no_restart=True)
 
 
-class RayEngine(Engine):
-    """Workers on Ray: at an address, or without one on a cluster of this machine, which is started if there is none."""
+class RayEngine(Engine[_Actor]):
+    """Workers on Ray: at an address, or without one on a cluster of this machine, which is started if there is none.
+
+    There are as many as the cluster has cores, if no number is given.
+    """
 
     def __init__(self, address: str | None = None, memory: int | None = None, patience: float = PLACE_SECONDS) -> None:
-        super().__init__()
-        self._address, self._memory, self._patience = address, memory, patience
-        self._lock = threading.Lock()
-        """Never held while Ray is asked, which may wait for a cluster that does not answer."""
-        self._actors: dict[int, _Actor] = {}
-        self._birth: bytes | None = None
-        self._next = 0
+        super().__init__(memory)
+        self._address, self._patience = address, patience
         self._connection: RayConnection | None = None
-        self._stopped = False
 
-    def start(self, role: str, arguments: Sequence[Any] = (), workers: int | None = None) -> list[int]:
-        """Connect, and start workers; as many as the cluster has cores, if no number is given."""
-        if self._birth is not None:
-            raise EngineError("an engine is started once [EN002]")
-        birth = pickle_value(WorkerStart.of(role, tuple(arguments), self._memory), "a role")
+    def _open(self, workers: int | None) -> int:
         self._connection = RayConnection.open(self._address, workers)
-        self._birth = birth
-        try:
-            count = workers or max(1, int(ray_module().cluster_resources().get("CPU", 1)))
-            return [self._begin(birth) for _ in range(count)]
-        except BaseException:
-            self.stop()
-            raise
+        return workers or max(1, int(ray_module().cluster_resources().get("CPU", 1)))
 
-    def send(self, worker: int, command: Any) -> None:
-        """Send a command."""
-        frame = pickle_value(command, "a command")
-        with self._lock:
-            actor = self._actors.get(worker)
-        if actor is not None:
-            with actor.sending:
-                with suppress(Exception):  # that it is gone, or our connection, is said by its reader
-                    actor.handle.tell.remote(actor.sent, frame)
-                actor.sent += 1
-
-    def replace(self, worker: int) -> int:
-        """End a worker, and start another."""
-        if self._birth is None:
-            raise EngineError("an engine without workers has none to replace [EN003]")
-        with self._lock:
-            actor = self._actors.pop(worker, None)
-        if actor is not None:
-            _kill(actor)
-        return self._begin(self._birth)
-
-    def stop(self) -> None:
-        """End all workers, and the cluster if it is ours."""
-        with self._lock:
-            self._stopped = True
-            actors = list(self._actors.values())
-            self._actors.clear()
-        with cut_after(_END_SECONDS):
-            for actor in actors:
-                _kill(actor)
-            for actor in actors:
-                if actor.reader is not None:
-                    actor.reader.join(_READER_SECONDS)
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def _begin(self, birth: bytes) -> int:
+    def _make(self, birth: WorkerStart) -> _Actor:
         # One core each, and as much memory as it may have, so that Ray puts no more workers onto a node than fit.
         most = {} if self._memory is None else {"memory": self._memory}
         try:
@@ -350,7 +310,7 @@ class RayEngine(Engine):
                 .remote(WorkerActor)
                 .options(num_cpus=1, max_restarts=0, max_task_retries=0, max_concurrency=_CALLS_AT_ONCE, **most)
             )
-            actor = _Actor(seat.remote(birth))
+            return _Actor(seat.remote(pickle_value(birth, "a role")))
         except ImportError:  # of a client server, which has to import what it passes on
             raise EngineError(f"no worker can begin on the machines of the Ray cluster: {_UNEQUAL} [EN004]") from None
         except Exception as error:
@@ -360,18 +320,8 @@ class RayEngine(Engine):
                 else f"Ray raised {type(error).__name__}"
             )
             raise EngineError(f"no worker can be started: {why} [EN005]") from None
-        with self._lock:
-            if not self._stopped:
-                worker, self._next = self._next, self._next + 1
-                self._actors[worker] = actor
-                actor.reader = threading.Thread(target=self._listen, args=(worker, actor), daemon=True)
-                actor.reader.start()
-                return worker
-        _kill(actor)
-        raise EngineError("an engine that was stopped starts no worker [EN006]")
 
     def _listen(self, worker: int, actor: _Actor) -> None:
-        """Put what a worker says into the queue, until it is gone."""
         ray = ray_module()
         patience: float | None = self._patience
         last: WorkerLoss | None = None
@@ -383,29 +333,24 @@ class RayEngine(Engine):
             except Exception as error:  # what Ray says names hosts and paths
                 last = _loss_of(worker, error, self._connection)
             else:
-                last = self._told(worker, actor, frames)
+                heard = (self._take(worker, actor, frame) for frame in frames)
+                last = next((word for word in heard if word is not None), None)
             patience = None
-        if last is None or not self._has(worker, actor):
-            return  # its user ended it, and lets go of it
-        _kill(actor)
-        with self._lock:  # so that its user, who may end it meanwhile, hears nothing of it afterwards
-            if self._actors.get(worker) is actor:
-                del self._actors[worker]
-                self.events.put(last)
+        if last is not None and self._has(worker, actor):  # else its user ended it, and lets go of it
+            actor.kill()
+            self._lose(worker, actor, last)
 
-    def _has(self, worker: int, actor: _Actor) -> bool:
-        with self._lock:
-            return self._actors.get(worker) is actor
-
-    def _told(self, worker: int, actor: _Actor, frames: list[bytes]) -> WorkerLoss | None:
-        for frame in frames:
-            heard = decode_event(worker, frame)
-            if isinstance(heard, WorkerLoss):
-                return heard
-            with self._lock:
-                if heard is not None and self._actors.get(worker) is actor:
-                    self.events.put(heard)
-        return None
+    def _end(self, actors: Sequence[_Actor]) -> None:
+        with cut_after(_END_SECONDS):
+            for actor in actors:
+                actor.kill()
+            if self._stopped:
+                for actor in actors:
+                    if actor.reader is not None:
+                        actor.reader.join(_READER_SECONDS)
+                if self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
 
 
 def _own_address() -> str | None:
@@ -422,8 +367,3 @@ def _loss_of(worker: int, error: Exception, connection: RayConnection | None) ->
         why = f"it could not begin on its machine: {_UNEQUAL}"
         return WorkerLoss(worker, why, "raised")
     return WorkerLoss(worker, "its actor or its machine is gone")
-
-
-def _kill(actor: _Actor) -> None:
-    with suppress(Exception):  # it is gone, or its cluster is
-        ray_module().kill(actor.handle, no_restart=True)

@@ -229,7 +229,8 @@ def _patient(until: float) -> Iterator[list[Any]]:
             except RuntimeError:  # it is not there yet
                 if not nodes:
                     raise
-                if any(map(_has_raylet_ended, nodes)):
+                raylets = [found for node in nodes for found in node.all_processes.get("raylet", ())]
+                if any(found.process.poll() is not None for found in raylets):
                     raise RayletError from None
                 if time.monotonic() > until:
                     raise
@@ -240,7 +241,3 @@ def _patient(until: float) -> Iterator[list[Any]]:
         yield nodes
     finally:
         services.get_node, node.start_raylet = look_once, start_raylet
-
-
-def _has_raylet_ended(node: Any) -> bool:
-    return any(found.process.poll() is not None for found in node.all_processes.get("raylet", ()))

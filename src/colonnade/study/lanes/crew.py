@@ -71,7 +71,7 @@ class LaneWorkerPool:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine[Any],
         duty: WorkerTask,
         identity: Identity,
         hubs: Sequence[str],

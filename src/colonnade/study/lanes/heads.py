@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -36,7 +37,7 @@ _REACH_SECONDS = 10.0
 """For how long a worker tries to reach a hub, at first or again: a lane that is lost can be run at another one."""
 
 
-class LanesHead:
+class LanesHead(ABC):
     """What the heads of owners and of the coordinator have in common; it is left when the study ends, in any way."""
 
     error = RUNS_THAT_MAY_CHEAT * STUDY_ERROR
@@ -56,7 +57,15 @@ class LanesHead:
         self._study, self._model, self._identity, self._certificates = study, model, identity, certificates
         self._place, self._record, self._asked, self._told = place, record, asked, told
         self._left = ExitStack()
-        self._own_crew: LaneWorkerPool
+        try:
+            self._own_crew = self._prepare()
+        except BaseException:
+            self._left.close()
+            raise
+
+    @abstractmethod
+    def _prepare(self) -> LaneWorkerPool:
+        """The workers; an owner's table is read and checked before."""
 
     @cached_property
     def laned(self) -> LanePlan:
@@ -134,14 +143,12 @@ class OwnerLanesHead(LanesHead):
         asked: WorkerOptions = DEFAULT_WORKERS,
         told: RouteCallback | None = None,
     ) -> None:
+        self._config, self._compute = config, asked.compute(config.content.compute)
         super().__init__(study, model, identity, certificates, place, record, asked, told)
-        try:
-            self._config, self._compute = config, asked.compute(config.content.compute)
-            self._gathered = self._read()
-            self._own_crew = self._started
-        except BaseException:
-            self._left.close()
-            raise
+
+    def _prepare(self) -> LaneWorkerPool:
+        self._gathered = self._read()
+        return self._started
 
     @cached_property
     def _started(self) -> LaneWorkerPool:
@@ -218,16 +225,15 @@ class CoordinatorLanesHead(LanesHead):
         *,
         dial: bool = True,
     ) -> None:
+        self._dial = dial
         super().__init__(study, model, identity, certificates, place, record, asked, told)
-        try:
-            compute = asked.compute()
-            # Its own processes need not come in by the door that strangers use.
-            own = place.hub if compute.address is None else None
-            hubs = self._hubs(own or study.content.coordinator.address)
-            self._own_crew = self._crew(compute, hubs, DirectLinkSettings(dials=dial))
-        except BaseException:
-            self._left.close()
-            raise
+
+    def _prepare(self) -> LaneWorkerPool:
+        compute = self._asked.compute()
+        # Its own processes need not come in by the door that strangers use.
+        own = self._place.hub if compute.address is None else None
+        hubs = self._hubs(own or self._study.content.coordinator.address)
+        return self._crew(compute, hubs, DirectLinkSettings(dials=self._dial))
 
     def coordinator(self, me: Coordinator) -> Any:
         """The program."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -14,17 +13,19 @@ from colonnade.protocols.align import AlignmentTask
 from colonnade.protocols.moments.task import ColumnBlock, Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.scale import (
+    ALIGNED_ID,
     BUILT_IN,
-    MachineBenchmark,
+    KEPT,
+    MEETING,
+    PHASES,
+    SPLIT_BASE,
     MachineConstants,
+    ParticipantWork,
+    StudyWork,
     WorkerFleet,
-    benchmark,
     estimate,
     work_of_task,
 )
-from colonnade.study.scale.benchmark import MessageCosts, measure_messages
-from colonnade.study.scale.constants import UNITS, in_words
-from colonnade.study.scale.cost_model import ALIGNED_ID, KEPT, MEETING, PHASES, SPLIT_BASE, ParticipantWork, StudyWork
 from colonnade.tables.keys import Key
 from colonnade.tables.partitioning.partitions import run_bytes
 from tests.support.errors import raises
@@ -48,7 +49,7 @@ def work(rows, partitions=1, kind="parquet", **how):
 
 
 def taken(rows, partitions=1, fleet=WIDE, **how):
-    return estimate(work(rows, partitions, **how), fleet, BUILT_IN.constants)
+    return estimate(work(rows, partitions, **how), fleet, BUILT_IN)
 
 
 def party(found, name="bank"):
@@ -148,7 +149,7 @@ def test_a_file_of_csv_is_read_by_the_head_alone_and_takes_longer_than_parquet()
     assert found.seconds > party(found).phases["reading"]
     assert found.bottleneck == "the head of bank, which reads its file alone"
     parquet, csv = party(taken(10**6, kind="parquet")).phases["reading"], party(found).phases["reading"]
-    assert parquet < csv == pytest.approx(10**6 * (BUILT_IN.constants.csv_row + 30 * BUILT_IN.constants.csv_cell))
+    assert parquet < csv == pytest.approx(10**6 * (BUILT_IN.csv_row + 30 * BUILT_IN.csv_cell))
 
 
 def test_narrow_lines_are_the_bottleneck_and_more_hubs_are_only_their_remedy():
@@ -161,15 +162,11 @@ def test_narrow_lines_are_the_bottleneck_and_more_hubs_are_only_their_remedy():
     assert taken(10**7, 256, replace(slow, bandwidth=2e6)).hub.seconds == pytest.approx(found.hub.seconds / 2)
 
 
-def test_far_away_round_trips_are_the_bottleneck_of_many_small_lanes_and_processors_that_of_one_machine():
+def test_far_away_round_trips_are_the_bottleneck_of_many_small_lanes():
     near, far = (taken(10**4, 4096, replace(WIDE, workers=4, round_trip=trip)) for trip in (0.0, 10.0))
     assert far.bottleneck == "round trips"
     waits = work(10**4, 4096).lane_rounds * far.lanes_in_turn + work(10**4, 4096).last_rounds
     assert far.seconds - near.seconds == pytest.approx(10 * waits)
-    own, many = (taken(10**7, 64, replace(WIDE, workers=16, cores=cores)) for cores in (2, 10**4))
-    assert own.seconds == pytest.approx(3600 * own.core_hours / 2)
-    assert own.bottleneck == "the 2 processors of the one machine"
-    assert many.seconds == taken(10**7, 64, replace(WIDE, workers=16)).seconds
 
 
 def test_direct_links_pass_hubs_by_and_leave_the_lines_of_participants():
@@ -196,8 +193,8 @@ def test_checks_hidden_members_and_other_modes_cost_more_and_none_next_to_nothin
     assert aligned == sorted(aligned)
     assert aligned[2] > 10 * aligned[1]
     assert party(helper, COORDINATOR).phases["alignment"] > 0 == party(plain, COORDINATOR).phases["alignment"]
-    none = estimate(work_of_task(tasks()[0], None, OWNERS, WIDTHS, 10**5), WIDE, BUILT_IN.constants)
-    assert party(none).phases["alignment"] == pytest.approx(10**5 * BUILT_IN.constants.agree_row)
+    none = estimate(work_of_task(tasks()[0], None, OWNERS, WIDTHS, 10**5), WIDE, BUILT_IN)
+    assert party(none).phases["alignment"] == pytest.approx(10**5 * BUILT_IN.agree_row)
 
 
 def test_what_cannot_be_is_refused():
@@ -228,69 +225,5 @@ def test_alignment_takes_about_what_was_measured(mode, parties, ids, measured):
     task = Moments(blocks, trust, gamma=1024, constant=512, rows_at_most=2**33, noise=10**12)
     aligning = AlignmentTask(trust, (Key("id"),), mode=mode)
     columns = dict.fromkeys(owners, 1)
-    found = estimate(work_of_task(task, aligning, (*owners, COORDINATOR), columns, ids), WIDE, BUILT_IN.constants)
+    found = estimate(work_of_task(task, aligning, (*owners, COORDINATOR), columns, ids), WIDE, BUILT_IN)
     assert 3600 * found.core_hours == pytest.approx(measured, rel=0.3)
-
-
-# --- constants of a machine: measured by the programs of a study, written, read and checked
-
-TINY = benchmark.BenchmarkSizes(table=300, joint=2048, ids=300, draws=1 << 10, messages=2, rounds=5, repeats=1)
-SAVED = MachineBenchmark(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64, 8 processors", "0.1.0")
-
-
-@pytest.mark.system
-def test_everything_is_measured_on_this_machine_and_read_as_it_was_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        benchmark,
-        "measure_messages",
-        lambda *given: (MessageCosts(**{one.name: 2.0**-10 for one in fields(MessageCosts)}),) * 2,
-    )
-    steps: list[tuple[str, int, int]] = []
-    found = benchmark.measure(TINY, lambda *step: steps.append(step))
-    assert all(0 < value < 100 for value in asdict(found.constants).values())
-    assert (steps[0][1:], steps[-1][1:]) == ((0, 7), (7, 7))
-    assert "measured on 2" in found.source
-    found.save(tmp_path / "bench.json")
-    assert MachineBenchmark.load(tmp_path / "bench.json") == found
-    assert all(words in BUILT_IN.source for words in ("built-in", "colonnade bench"))
-    assert list(UNITS) == [one.name for one in fields(MachineConstants)]
-    said = [in_words(*given) for given in (("pair", 2e-10), ("align_start", 0.37), ("interpreter", 1.21e8))]
-    assert said == ["200 ps", "370 ms", "121 MB"]
-
-
-@pytest.mark.system
-def test_messages_of_processes_are_measured():
-    for found in measure_messages(2, 5):
-        assert found.memory is not None
-        assert 2**24 < found.memory < 2**34
-        assert all(0 < getattr(found, one.name) < 100 for one in fields(MessageCosts) if one.name != "memory")
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        *((text, "ST582|ST583|VA013") for text in ("", "[]", "{", '{"a": NaN}', "null")),
-        ({"format": "something else"}, "ST583"),
-        ({"version": 1}, "ST584"),
-        ({"constants": {}}, "VA214"),
-        ({"constants": asdict(BUILT_IN.constants) | {"more": 1.0}}, "VA214"),
-        ({"constants": asdict(BUILT_IN.constants) | {"pair": 0.0}}, "VA215"),
-        ({"constants": asdict(BUILT_IN.constants) | {"pair": -1e-9}}, "VA215"),
-        ({"constants": asdict(BUILT_IN.constants) | {"pair": True}}, "VA215"),
-        ({"constants": asdict(BUILT_IN.constants) | {"pair": "1"}}, "VA215"),
-        ({"constants": asdict(BUILT_IN.constants) | {"draw": 1e9}}, "VA215"),
-        ({"processors": 0}, "VA216"),
-        ({"processors": 2.5}, "VA216"),
-        ({"made": ""}, "VA217"),
-        ({"made": "yesterday"}, "ST585"),
-        ({"machine": 7}, "VA217"),
-        ({"quick": "no"}, "VA217"),
-    ],
-)
-def test_a_file_that_is_none_is_refused(tmp_path, change, sentence):
-    path = tmp_path / "bench.json"
-    path.write_text(change if isinstance(change, str) else json.dumps(SAVED.to_dict() | change))
-    with raises(StudyError, sentence):
-        MachineBenchmark.load(path)
-    with raises(StudyError, "ST582", "none.json"):
-        MachineBenchmark.load(tmp_path / "none.json")

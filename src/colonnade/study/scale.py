@@ -5,16 +5,16 @@ participant. In lanes, every owner's workers put its table into partitions; then
 same one at the same time; then the heads add up, draw noise and open. A table of CSV is taken to be one file, which the
 head reads alone. Everything passes through hubs, which share the lanes, or with direct links from one participant to
 the other. All figures are estimates: nobody is lost, nobody waits for a slower machine, links reach everybody, and
-workers have a core each, unless everything is on one machine.
+workers have a core each.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from colonnade.errors import StudyError
 from colonnade.privacy import Trust
@@ -24,7 +24,6 @@ from colonnade.protocols.lanes.lane import why_no_lanes
 from colonnade.protocols.lanes.partitions import check_count, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Task
-from colonnade.study.scale.constants import MachineConstants
 from colonnade.study.spec import Study
 from colonnade.tables.keys import Key
 from colonnade.tables.partitioning.partitions import run_bytes
@@ -50,6 +49,60 @@ _MOST_CELLS_IN_MEMORY = 1 << 28  # as tables/reading keeps them
 
 
 @dataclass(frozen=True)
+class MachineConstants:
+    """Seconds of one core, unless said otherwise; a number is a cell, or a number on shares modulo one prime.
+
+    Those that stand here were measured on two cores of an aarch64 server.
+    """
+
+    csv_row: float = 5e-7
+    """Reading and encoding a row of a CSV file, without its cells."""
+    csv_cell: float = 6.2e-7
+    parquet_row: float = 4.9e-7
+    parquet_cell: float = 4.9e-8
+    split_row: float = 7.0e-7
+    """Copying a row, finding its partition by its key, putting it there and reading it back from there."""
+    split_cell: float = 2.6e-8
+    agree_row: float = 1.5e-7
+    """Comparing what rows are about with the other owners."""
+    align_start: float = 0.37
+    """One alignment of any length: keys and base transfers; of one of two parties, mode ot."""
+    align_id: float = 7.3e-6
+    """The same for each id of the list."""
+    round_cell: float = 9.0e-9
+    """Encoded cells rounded at random to whole numbers."""
+    deal_cell: float = 8.2e-9
+    """One number dealt to the seats, a prime."""
+    take_cell: float = 2.9e-9
+    """One number of another owner received as a share, a prime."""
+    pair: float = 2.0e-10
+    """One product of two shares added up, a prime."""
+    own_pair: float = 1.6e-10
+    """One product of an owner's own columns, in the clear."""
+    draw: float = 1.0e-8
+    """One number of noise."""
+    send_byte: float = 2.7e-9
+    receive_byte: float = 2.7e-9
+    hub_byte: float = 3.5e-9
+    """One byte passed on by a hub."""
+    session: float = 0.036
+    """Joining a session: keys, certificates and handshakes with its peers."""
+    round_trip: float = 2.3e-3
+    """Seconds by the clock until a small message was answered, through a hub of the same machine."""
+    linked_byte: float = 1.4e-9
+    """One byte sent or received by a direct link."""
+    linked_trip: float = 3.0e-4
+    """As the round trip, by a direct link."""
+    interpreter: float = 1.38e8
+    """Bytes of memory of a worker that has nothing to do."""
+
+
+BUILT_IN = MachineConstants()
+SOURCE = "constants that were measured on another machine (aarch64, 2 processors)"
+"""Where they come from, for whoever reads an estimate."""
+
+
+@dataclass(frozen=True)
 class WorkerFleet:
     """Who computes, and how they are connected."""
 
@@ -60,8 +113,6 @@ class WorkerFleet:
     """Bytes a second of each hub, and of each participant's line, in each direction."""
     round_trip: float | None = None
     """Seconds to a peer and back by the network, besides what programs take; ``None``: one machine's."""
-    cores: int | None = None
-    """All participants and hubs are on one machine with so many; ``None``: each worker and hub has a core."""
     links: Links = "hub"
     """By which way packets go."""
 
@@ -165,10 +216,6 @@ class RunTimeEstimate:
     hub: HubEstimate
     """Each of them."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def estimate(work: StudyWork, fleet: WorkerFleet, constants: MachineConstants) -> RunTimeEstimate:
     """What the work takes by this fleet, of machines with these constants."""
@@ -181,16 +228,23 @@ def estimate(work: StudyWork, fleet: WorkerFleet, constants: MachineConstants) -
     waiting = trip * (work.lane_rounds * lanes_in_turn + work.last_rounds)
 
     before = {part.name: _seconds_before_lanes(part, work, fleet, phases[part.name]) for part in work.parts}
-    busy = {name: share * _in_lanes(work, found) for name, found in phases.items()}
-    lines = {part.name: _line(part, work) / fleet.bandwidth for part in work.parts}
+    busy = {
+        name: share * math.fsum(spent for phase, spent in found.items() if phase not in _once(work))
+        for name, found in phases.items()
+    }
+    lines = {
+        part.name: max(float(_bytes_sent(part, work)), _bytes_received(part, work)) / fleet.bandwidth
+        for part in work.parts
+    }
     after = max(found["noise"] for found in phases.values())
     meetings = work.partitions * len(work.parts) * (len(work.parts) - 1)
     relayed = min(total, meetings * MEETING) if linked else total
     hub = _hub(relayed, fleet, constants)
 
     splitter, worker, line = (max(each, key=lambda name: each[name]) for each in (before, busy, lines))
+    longest = max((name for name in PHASES if name not in _once(work)), key=lambda name: phases[worker][name])
     middle = {
-        f"workers of {worker}, mostly {_longest(phases[worker], work)}": busy[worker] + waiting,
+        f"workers of {worker}, mostly {longest}": busy[worker] + waiting,
         f"{hub.limited_by} of the hubs": hub.seconds,
         f"the line of {line}": lines[line],
     }
@@ -205,8 +259,6 @@ def estimate(work: StudyWork, fleet: WorkerFleet, constants: MachineConstants) -
 
     hubs_busy = constants.hub_byte * relayed
     processor = math.fsum(second for found in phases.values() for second in found.values()) + hubs_busy
-    if fleet.cores is not None and processor / fleet.cores > seconds:
-        seconds, bottleneck = processor / fleet.cores, f"the {fleet.cores} processors of the one machine"
     parties = tuple(
         PartyEstimate(
             name=part.name,
@@ -214,7 +266,7 @@ def estimate(work: StudyWork, fleet: WorkerFleet, constants: MachineConstants) -
             bytes_sent=_bytes_sent(part, work),
             worker_memory=_memory(part, work, constants),
             head_memory=_head_memory(part, work, constants),
-            disk=_disk(part) if work.partitions > 1 else 0,
+            disk=SPOOLED_COPIES * _copy(part) if work.partitions > 1 else 0,
             core_hours=math.fsum(phases[part.name].values()) / 3600,
             phases=phases[part.name],
         )
@@ -274,11 +326,6 @@ def _seconds_before_lanes(
     return (1.0 if work.table == "csv" else reading) * phases["reading"] + splitting * phases["splitting"]
 
 
-def _in_lanes(work: StudyWork, phases: Mapping[str, float]) -> float:
-    """Seconds of one core in all lanes."""
-    return math.fsum(phases[name] for name in phases if name not in _once(work))
-
-
 def _bytes_sent(part: ParticipantWork, work: StudyWork) -> int:
     return part.sent + work.partitions * part.align_sent
 
@@ -291,20 +338,11 @@ def _bytes_received(part: ParticipantWork, work: StudyWork) -> float:
     return sum(_bytes_sent(each, work) / (len(takers) - (each in takers)) for each in work.parts if each is not part)
 
 
-def _line(part: ParticipantWork, work: StudyWork) -> float:
-    """Bytes in the direction in which a participant's line carries more."""
-    return max(float(_bytes_sent(part, work)), _bytes_received(part, work))
-
-
 def _hub(relayed: int, fleet: WorkerFleet, constants: MachineConstants) -> HubEstimate:
     passed = -(-relayed // fleet.hubs)
     by_line, by_processor = passed / fleet.bandwidth, passed * constants.hub_byte
     limited: Literal["bandwidth", "processor"] = "bandwidth" if by_line >= by_processor else "processor"
     return HubEstimate(passed, max(by_line, by_processor), limited, by_processor / 3600)
-
-
-def _disk(part: ParticipantWork) -> int:
-    return SPOOLED_COPIES * _copy(part)
 
 
 def _copy(part: ParticipantWork) -> int:
@@ -324,10 +362,6 @@ def _memory(part: ParticipantWork, work: StudyWork, constants: MachineConstants)
     in_lane = ALIGNED_ID * listed + min(cells, _MOST_CELLS_IN_MEMORY) + part.held
     splitting = 2 * run_bytes(_copy(part)) if work.partitions > 1 and part.rows else 0
     return base + max(in_lane, splitting)
-
-
-def _longest(phases: Mapping[str, float], work: StudyWork) -> str:
-    return max((name for name in phases if name not in _once(work)), key=lambda name: phases[name])
 
 
 def _once(work: StudyWork) -> tuple[str, ...]:
