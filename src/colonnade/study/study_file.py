@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import annotated_types
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -77,6 +78,9 @@ def check_path(text: str) -> str:
     if len(text) > _LONGEST_PATH or max(len(part.encode()) for part in text.split("/")) > _LONGEST_NAME:
         raise ValueError("must be a path: no file has so long a name [VA197]")
     return text
+
+
+FilePath = Annotated[str, AfterValidator(check_path)]
 
 
 class TaskSection(FileSection):
@@ -603,6 +607,9 @@ def check_host_and_port(address: str) -> str:
     if not (port.isdigit() and 0 < int(port) < 65536):
         raise ValueError("must end in a port from 1 to 65535 [VA236]")
     return address
+
+
+HostAndPort = Annotated[str, AfterValidator(check_host_and_port)]
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
