@@ -26,7 +26,7 @@ from harness import PATIENCE, Act, Stage, in_processes
 from loopback import LARGE, Figures
 
 KINDS = {
-    "sealing and unsealing (TLS)": ("_ssl._SSLSocket", "_ssl.MemoryBIO", "wire/tls.py", "/ssl.py"),
+    "sealing and unsealing (TLS)": ("_ssl._SSLSocket", "_ssl.MemoryBIO", "wire/endpoint.py", "/ssl.py"),
     "tags of direct links": ("AESGCM",),
     "sockets": ("_socket.socket",),
     "streams of keys in common (AES)": ("CipherContext", "randomness.py"),

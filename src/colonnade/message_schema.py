@@ -228,7 +228,9 @@ class MessageSchema:
             raise ProtocolError(f"{peer} sent a message {self.kind!r} with other fields than were due [MS048]")
         for name, form in self.fields.items():
             if not form.accepts(fields[name]):
-                raise form_error(peer, self, name)
+                raise ProtocolError(
+                    f"{peer} sent a message {self.kind!r} in which {name!r} is not of the form or range due [MS049]"
+                )
 
 
 def receive_message(link: MessageSource, peer: str, due: MessageSchema) -> dict[str, Any]:
@@ -236,10 +238,3 @@ def receive_message(link: MessageSource, peer: str, due: MessageSchema) -> dict[
     fields = link.recv(due.kind, due.max_bytes)
     due.check(fields, peer)
     return fields
-
-
-def form_error(peer: str, message: MessageSchema, field: str) -> ProtocolError:
-    """The error about a field of a message that is not what was due."""
-    return ProtocolError(
-        f"{peer} sent a message {message.kind!r} in which {field!r} is not of the form or range due [MS049]"
-    )

@@ -24,10 +24,10 @@ _SHOWN = ("colonnade", "Python", "numpy", "pyarrow", "pynacl")
 @cache
 def own_version() -> str:
     """The version of Colonnade as it was installed; of a bare folder of sources nobody knows it."""
-    from importlib.metadata import PackageNotFoundError  # takes long, and is seldom needed
+    from importlib.metadata import PackageNotFoundError, version  # takes long, and is seldom needed
 
     try:
-        return _version("colonnade")
+        return version("colonnade")
     except PackageNotFoundError:
         return "0+unknown"
 
@@ -35,12 +35,12 @@ def own_version() -> str:
 @cache
 def installed_versions() -> dict[str, str]:
     """The version of each, by name; nothing is imported to find it, and nothing else of the machine is told."""
-    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import PackageNotFoundError, version
 
     found = {"colonnade": own_version(), "Python": platform.python_version(), "Unicode": unicodedata.unidata_version}
     for name in (*_LIBRARIES, *_OPTIONAL):
         try:
-            found[name] = _version(name)
+            found[name] = version(name)
         except PackageNotFoundError:
             if name in _LIBRARIES:
                 found[name] = "not installed"
@@ -51,16 +51,6 @@ def __getattr__(name: str) -> str:
     if name == "__version__":  # of the package, which asks for it here
         return own_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _version(name: str) -> str:
-    """The version that an installed package says it has; of what it says besides, nothing is parsed."""
-    from importlib.metadata import distribution
-
-    said = distribution(name)
-    head = (said.read_text("METADATA") or "").partition("\n\n")[0]
-    line = next((line for line in head.splitlines() if line.startswith("Version:")), None)
-    return said.version if line is None else line.removeprefix("Version:").strip()
 
 
 def versions_text() -> str:

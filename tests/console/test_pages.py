@@ -25,7 +25,7 @@ from colonnade.console.party_pages import explain_failure
 from colonnade.console.privacy_explainer import CapForecast, StudyPrices, one_in
 from colonnade.console.security_middleware import SecurityMiddleware
 from colonnade.errors import ConnectError, DataError
-from colonnade.federation.members import MemberIdentity, save_offered_members, six_words
+from colonnade.federation.members import OFFERED, MemberIdentity, six_words
 from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
 from colonnade.privacy.observers import Trust
@@ -255,7 +255,7 @@ def test_our_table_is_counted_as_a_study_reads_it_and_one_that_does_not_fit_says
 def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -> None:
     insurer, other = (Identity.create("insurer").certificate for _ in range(2))
     pin, members = insurer.fingerprint, bank.three.members("bank")
-    save_offered_members(bank.store.folder, members.with_member(insurer, "party"))
+    members.with_member(insurer, "party").save(bank.store.folder / OFFERED / "FEDERATION.toml")
     client = signed_in(bank.app())
     text, key = client.get("/people").text, MemberIdentity.of(members, "bank")
     shows(text, "insurer wants to be known", six_words(pin), "three &lt;script&gt;", f"{key.left} more days")
@@ -268,7 +268,7 @@ def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -
     assert bank.view.members().pins["insurer"] == pin
     hides(client.get("/people").text, "wants to be known")
     assert bank.store.audit.latest()[0].what == "accepted a member"
-    save_offered_members(bank.store.folder, members.with_member(other, "party"))
+    members.with_member(other, "party").save(bank.store.folder / OFFERED / "FEDERATION.toml")
     text = client.get("/people").text
     shows(text, "insurer has another key at the hub")
     hides(text, "Accept insurer")

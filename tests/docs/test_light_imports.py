@@ -47,7 +47,6 @@ LATER |= {
     "protocols.session",
     "protocols.compatibility",
     "protocols.align.programs",
-    "wire.tls",
     "wire.endpoint",
 }
 LATER |= {"study.study_file", "study.party_config"}

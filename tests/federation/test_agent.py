@@ -22,16 +22,14 @@ from colonnade.cli.proposals import lanes_in
 from colonnade.console.party_pages import describe_needs
 from colonnade.disk import writing
 from colonnade.errors import BudgetError, ConnectError, FederationError, StorageError, StudyError
-from colonnade.federation import agent as agents, agent_store, checks, hub_sync, store_file
+from colonnade.federation import agent as agents, agent_store, checks, store_file
 from colonnade.federation.agent import Agent
 from colonnade.federation.agent_store import AgentStore
-from colonnade.federation.attempt_result import FetchedResult, find_outcome
-from colonnade.federation.attempts import AttemptRunner, release_reservation
+from colonnade.federation.attempts import AttemptRunner, FetchedResult, find_outcome, release_reservation
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.monitoring import AgentMetrics
 from colonnade.federation.processes import ProcessLimits
-from colonnade.federation.proposal_writer import make_proposal, parse_deadline
-from colonnade.federation.statements import STUDY_FILE, AttemptReport, Proposal
+from colonnade.federation.statements import STUDY_FILE, AttemptReport, Proposal, make_proposal, parse_deadline
 from colonnade.privacy import Ledger
 from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.study import PartyConfig, Study
@@ -665,8 +663,7 @@ class Working:
 @pytest.fixture
 def bank(three: Standing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Working:
     found = Working(three, tmp_path)
-    for module in (agents, hub_sync):
-        monkeypatch.setattr(module, "FederationClient", lambda *_: nullcontext(found.hub))
+    monkeypatch.setattr(agents, "FederationClient", lambda *_: nullcontext(found.hub))
     return found
 
 
@@ -706,7 +703,7 @@ def test_an_agent_says_at_once_that_it_is_connected_and_loses_nothing_that_is_sa
 def test_a_result_of_the_hubs_own_making_is_not_taken_and_one_that_a_party_signed_is(
     bank: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub_sync, "_RESULT_PAUSES", (0.01,) * 100_000)
+    monkeypatch.setattr(agents, "_RESULT_PAUSES", (0.01,) * 100_000)
     hub, study = bank.hub, bank.study.id
     hub.files = {"model.json": b'{"forged": true}', "report.html": b"<h1>forged</h1>"}
     with bank.agent(begun=True) as agent:

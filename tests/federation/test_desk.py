@@ -17,7 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from colonnade.errors import FederationError, IdentityError
 from colonnade.federation import proposal_store as desks
-from colonnade.federation.attempt_result import FetchedResult
+from colonnade.federation.attempts import FetchedResult
 from colonnade.federation.hub_protocol import ResultAnswer, pack_message, read_answer
 from colonnade.federation.members import FederationMembers, six_words, word_list
 from colonnade.federation.proposal_store import FINAL
@@ -168,7 +168,7 @@ def test_news_are_for_those_whom_they_concern_and_what_is_said_twice_is_none(tal
     serial = talk.desk.news("bank", 0)["serial"]
     assert told("bank", serial) == []
     heard: list[int] = []
-    talk.desk.add_listener(lambda: heard.append(1))
+    talk.desk.changed = lambda: heard.append(1)
     talk.answer(study, "shop")
     assert heard == [1]
     assert talk.desk.news("bank", serial)["studies"][0]["answers"] == {"bank": None, "shop": True}

@@ -17,7 +17,7 @@ from colonnade.cli import membership as commands, proposals as results
 from colonnade.cli.initialise import party
 from colonnade.errors import ConnectError, FederationError, IdentityError, StorageError
 from colonnade.federation.agent import Agent
-from colonnade.federation.attempt_result import FetchedResult
+from colonnade.federation.attempts import FetchedResult
 from colonnade.federation.checks import examine_member
 from colonnade.federation.hub_protocol import (
     METHOD,
@@ -88,9 +88,9 @@ def test_questions_that_are_none_are_refused_in_a_sentence(hub: Hub) -> None:
     asked = (b"", b"x", b"{}", b"[]\n", b'{"ask": "_result"}\n', b'{"ask": "enrol"}\n', bytes(1 << 22), b"{" * 9999)
     with hub.line("bank") as bank:
         for body in asked:
-            assert "refused" in json.loads(bank._caller.ask(SERVICE, METHOD, body))
+            assert "refused" in json.loads(bank.ask(SERVICE, METHOD, body))
         # The line of a question is short, because everybody waits while the hub reads it.
-        refused("FE104", read_answer, bank._caller.ask(SERVICE, METHOD, b'{"ask":[' + b"[]," * 2000 + b"[]]}\n"))
+        refused("FE104", read_answer, bank.ask(SERVICE, METHOD, b'{"ask":[' + b"[]," * 2000 + b"[]]}\n"))
     with hub.line("bank") as bank:
         for study in ("0" * 32, "../../etc/passwd", "%00"):
             for ask in (bank.result, bank.proposal):
@@ -105,7 +105,7 @@ def test_a_very_large_question_is_refused_and_costs_little(hub: Hub) -> None:
     body = HubQuestion("propose").pack(bytes(1 << 26))
     tracemalloc.start()
     with raises(FederationError, "FE095", "proposal"), hub.line("ana") as ana:
-        read_answer(ana._caller.ask(SERVICE, METHOD, body, timeout=120))
+        read_answer(ana.ask(SERVICE, METHOD, body, timeout=120))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 6 << 26, "copies of one question at both ends, all in this process, and nothing that grows from it"
@@ -232,11 +232,11 @@ def test_an_invitation_is_good_for_one_name_one_key_and_a_while(hub: Hub) -> Non
     with EnrolmentClient(token) as door:
         retrying(lambda: door.admitted(Path("x")))
         refused(("FE049", "one"), door.enrol, Identity.create("two"), new_draw())
-        refused("FE054", door.ask, StudyAnswer, HubQuestion("enrol"), other.sign_enrolment(one, new_draw()))
+        refused("FE054", door.request, StudyAnswer, HubQuestion("enrol"), other.sign_enrolment(one, new_draw()))
         for signer in (Identity.create("bank"), one):
-            refused("FE*", door.ask, StudyAnswer, HubQuestion("enrol"), sign_content("enrolment", stolen, signer))
+            refused("FE*", door.request, StudyAnswer, HubQuestion("enrol"), sign_content("enrolment", stolen, signer))
         for asked in (HubQuestion("news"), HubQuestion("members")):
-            refused("FE088", door.ask, StudyAnswer, asked)
+            refused("FE088", door.request, StudyAnswer, asked)
     renewed, late = hub.invite("one"), datetime.now(UTC) + timedelta(hours=2)
     with EnrolmentClient(token) as door, pytest.raises((FederationError, IdentityError, ConnectError)):
         door.enrol(one, new_draw())

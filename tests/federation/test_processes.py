@@ -26,7 +26,7 @@ import pytest
 from colonnade.disk import writing
 from colonnade.errors import FederationError, ProposalError, StudyError
 from colonnade.federation import monitoring
-from colonnade.federation.attempt_result import find_outcome
+from colonnade.federation.attempts import find_outcome
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.monitoring import AgentMetrics, HubMetrics
 from colonnade.federation.processes import ChildProcess, ProcessLimits, end_by_force, is_alive, wait_for_end

@@ -24,7 +24,7 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.federation.proposal_store import HubFile
-from colonnade.federation.scores.answer_quota import AnswerCountsFile
+from colonnade.federation.scores.service import AnswerCountsFile
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger
 from colonnade.privacy.observers import Budget, check_epsilon

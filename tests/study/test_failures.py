@@ -491,9 +491,9 @@ main()
 """
 EARLIER_WIRE = """
 from colonnade.cli import main
-from colonnade.wire import tls
+from colonnade.wire import endpoint
 
-tls._VERSION = b"colonnade wire 3"
+endpoint._VERSION = b"colonnade wire 3"
 main()
 """
 

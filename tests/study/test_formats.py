@@ -28,7 +28,7 @@ from colonnade.errors import ColonnadeError, PrivacyError, StudyError
 from colonnade.federation.agent_store import AgentFile, AgentStore
 from colonnade.federation.members import FederationMembers, HubPart
 from colonnade.federation.proposal_store import HubFile, ProposalStore
-from colonnade.federation.scores.answer_quota import AnswerCountsFile, LedgerMarksFile, count_answers_on
+from colonnade.federation.scores.service import AnswerCountsFile, LedgerMarksFile, count_answers_on
 from colonnade.federation.statements import AttemptReport, Proposal, ProposalAnswer, Withdrawal
 from colonnade.models import Estimator, Roster
 from colonnade.privacy import Ledger, Observer, Statement, events, parse_budgets
@@ -38,7 +38,7 @@ from colonnade.protocols.align import AlignedRows
 from colonnade.study import PartyConfig, Study
 from colonnade.study.alignment_session import AlignmentStore
 from colonnade.tables import Schema, number
-from colonnade.wire import Identity, packets, tls
+from colonnade.wire import Identity, endpoint, packets
 from colonnade.wire.codec import encode
 from colonnade.wire.link_offers import LinkOffer
 from tests.support.errors import raises
@@ -142,7 +142,7 @@ def wire(folder):
     """The first bytes of a session, a frame, a direct link's greeting, and every message that is declared."""
     offer = LinkOffer(bytes(range(32)), "127.0.0.1:7443")
     return {
-        "greeting": tls._VERSION.decode(),
+        "greeting": endpoint._VERSION.decode(),
         "frame": encode(["shares", {"block": np.arange(3, dtype=np.int64), "of": None}]).hex(),
         "offer": offer.to_bytes().hex(),
         "link": offer.greeting(bytes(16)).hex(),
@@ -223,10 +223,10 @@ FORMATS = {
         lambda folder: form(json.loads(json.dumps(load("linear").to_json())) | {"privacy": {}}),
         grows=True,
     ),
-    "scores": Format("federation.scores.answer_quota:AnswerCountsFile.version", scores),
+    "scores": Format("federation.scores.service:AnswerCountsFile.version", scores),
     "signed": Format("federation.statements:_MAGIC", signed),
     "statement": Format("privacy.statement:VERSION", lambda folder: form(_statement().to_dict() | {"events": []})),
-    "wire": Format("wire.tls:_VERSION", wire, oldest=4, grows=True),
+    "wire": Format("wire.endpoint:_VERSION", wire, oldest=4, grows=True),
 }
 OTHER_NUMBERS = {
     "privacy/ledger/storage.py:BY_VERSION": "the tables under each number",

@@ -17,9 +17,8 @@ from colonnade.wire import Hub, Identity, dial
 from colonnade.wire.codec import MAX_FRAME
 from colonnade.wire.endpoint import SealedChannel
 from colonnade.wire.packets import MAX_PACKET, Packet, PacketKind
-from colonnade.wire.peer_liveness import WireLimits
+from colonnade.wire.peer_liveness import TrafficCounters, WireLimits
 from colonnade.wire.reliable_transport import PacketInbox, PacketOutbox
-from colonnade.wire.traffic import TrafficCounters
 from tests.support.errors import raises
 from tests.support.studies import study_text
 

@@ -22,8 +22,7 @@ from colonnade.errors import ConnectError
 from colonnade.federation.agent_store import AgentStore, ProposedStudy
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
-from colonnade.federation.proposal_writer import make_proposal, parse_deadline
-from colonnade.federation.statements import Proposal
+from colonnade.federation.statements import Proposal, make_proposal, parse_deadline
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig
 from colonnade.study.party_file import ConsoleRole

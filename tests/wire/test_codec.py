@@ -20,11 +20,11 @@ from hypothesis.extra import numpy as hnp
 from colonnade.errors import ProtocolError
 from colonnade.wire import Hub, codec, packets as envelope
 from colonnade.wire.codec import MAGIC, MAX_DEPTH, MAX_FRAME, MAX_VALUES, FrameReader, FrameWriter, decode, encode
+from colonnade.wire.endpoint import TlsSession
 from colonnade.wire.hub_connection import _bundle_waiting, _HubCarrier
 from colonnade.wire.peer_liveness import WireLimits
 from colonnade.wire.reliable_transport import PacketHead, ReliableTransport
 from colonnade.wire.study_sessions import SessionConnection
-from colonnade.wire.tls import TlsSession
 from tests.support.errors import refused
 from tests.support.wires import closed, join, people, says
 
@@ -168,32 +168,7 @@ def test_few_heads_are_remembered_and_what_is_too_large_is_refused_by_its_size()
     head = len(codec.encode(["kind", {"a": np.empty(0, dtype=np.uint8)}]))
     for beyond in (1, 8):
         array = np.empty(MAX_FRAME - head + beyond, dtype=np.uint8)  # memory that nobody touches
-        assert codec.single_array_message("kind", {"a": array}) is None
         refused(ProtocolError, "MS061", codec.encode_parts, ["kind", {"a": array}])
-    assert codec._size_of("kind", "a", np.dtype(np.uint8), (MAX_FRAME - head,)) == MAX_FRAME
-
-
-def test_a_single_array_is_passed_on_as_a_frame_would_carry_it() -> None:
-    shapes = [(0,), (3,), (2, 5), (2, 0, 4), ()]
-    for dtype in ("<i4", "<u4", "<u8", "<f8", "<i1", "<i8", ">i8", "?", "<M8[s]", "O", "S8", "V8", "<c16"):
-        for shape in (*shapes, *shapes):  # the second time its size is known
-            array = np.zeros(shape, dtype)
-            single = codec.single_array_message("opening", {"words": array})
-            if single is None:
-                assert codec.DTYPE_CODES.get(array.dtype, 0) == 0
-                continue
-            assert array.dtype in codec.DTYPE_CODES
-            frame = codec.encode(["opening", {"words": array}])
-            kind, found = codec.decode(frame)
-            assert (single.size, single.kind, single.name, kind) == (len(frame), "opening", "words", "opening")
-            assert same(single.array, found["words"])
-            assert not single.array.flags.writeable
-            assert not np.shares_memory(single.array, array)
-    others: list[dict[str, Any]] = [
-        {}, {"a": 1}, {"a": [np.arange(3)]}, {"a": np.array([True])}, {"a": np.array(["x"], dtype=object)},
-        {"a": np.arange(6).reshape(2, 3).T}, {"a": np.arange(3), "b": np.arange(3)}, {"a": np.arange(3, dtype=">i4")},
-    ]  # fmt: skip
-    assert [codec.single_array_message("kind", fields) for fields in others] == [None] * len(others)
 
 
 # --- messages in bundles
@@ -300,7 +275,7 @@ def unsealed(session: TlsSession, packet: bytes, size: int) -> bytes:
     assert packet.startswith(HEAD)
     target = bytearray(size)
     session.feed(memoryview(packet[len(HEAD) :]))
-    assert session.unseal_into(memoryview(target)) == size
+    assert session.unseal(memoryview(target)) == size
     return bytes(target)
 
 
@@ -314,7 +289,7 @@ def test_a_head_is_followed_by_the_sealed_bytes(sessions: tuple[TlsSession, TlsS
     here._tls.write(b"first ")  # as an answer of TLS itself would wait there
     assert unsealed(there, here.seal([b"second"], HEAD), 12) == b"first second"
     here.feed(memoryview(bytes(100)))
-    refused(ProtocolError, (), here.unseal_into, memoryview(bytearray(10)))
+    refused(ProtocolError, (), here.unseal, memoryview(bytearray(10)))
     refused(ProtocolError, (), here.seal, [b"word"], HEAD)
     alert = here.drain()
     assert alert

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 import ssl
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import numpy as np
@@ -28,26 +27,26 @@ from colonnade.wire import (
     HubService,
     Identity,
     certificates,
+    connection_gate,
     dial,
+    endpoint,
     hub as register,
     hub_connection,
     probe,
-    tls,
-    unauthenticated,
 )
-from colonnade.wire.connection_gate import _open_listeners
-from colonnade.wire.fair_queue import AT_ONCE, CREDIT, FairQueue, QueueMember
-from colonnade.wire.hub_connection import open_channel
-from colonnade.wire.peer_liveness import WireLimits
-from colonnade.wire.tcp_proxy import ProxySocket, SocketMover
-from colonnade.wire.unauthenticated import (
+from colonnade.wire.connection_gate import (
+    ProxySide,
     UnauthenticatedConnection,
     UnauthenticatedPool,
+    _open_listeners,
     lane_places,
     network_of,
     starts_with_client_hello,
     unauthenticated_places,
 )
+from colonnade.wire.hub_connection import open_channel
+from colonnade.wire.peer_liveness import WireLimits
+from colonnade.wire.quota import AT_ONCE, CREDIT, UNLIMITED, FairQueue, HubAccount
 from tests.support.errors import refused
 from tests.support.waiting import until
 from tests.support.wires import SECONDS, WORDS, closed, connected, hello, join, says
@@ -112,7 +111,7 @@ def test_those_whose_clocks_differ_are_told_to_compare_them_and_strangers_are_no
     said = refused(IdentityError, "ID018", probe, hub.address, Identity.create("bank"), people.hub, 5.0)
     assert "clock" not in said
     with monkeypatch.context() as ahead:  # the hub refuses a certificate that is not valid yet, and says nothing
-        for module in (certificates, hub_connection, tls):
+        for module in (certificates, hub_connection, endpoint):
             ahead.setattr(module, "datetime", _Ahead)
         assert "clock" in refused(IdentityError, "ID018", probe, hub.address, people.bank, people.hub, 5.0)
     with monkeypatch.context() as ahead:  # by our clock the certificate with which the hub answers is not valid yet
@@ -352,7 +351,11 @@ def test_questions_of_any_length_are_answered_and_others_are_not(people: Any, st
 # --- who is served next: nobody who asks for little waits for those who ask for much
 
 
-async def work(turns: FairQueue, tenant: QueueMember, cost: int, times: int, done: list[QueueMember]) -> None:
+def stranger() -> HubAccount:
+    return HubAccount("", UNLIMITED)
+
+
+async def work(turns: FairQueue, tenant: HubAccount, cost: int, times: int, done: list[HubAccount]) -> None:
     for _ in range(times):
         await turns.wait(tenant, cost)
         done.append(tenant)
@@ -366,8 +369,8 @@ async def called_off(tasks: list[Any]) -> None:
 
 def test_one_who_asks_for_little_is_served_within_one_look_at_the_network() -> None:
     async def race() -> list[int]:
-        turns, small, done, ahead = FairQueue(), QueueMember(), list[QueueMember](), list[int]()
-        crowd = [asyncio.create_task(work(turns, QueueMember(), AT_ONCE, 1000, done)) for _ in range(50)]
+        turns, small, done, ahead = FairQueue(), stranger(), list[HubAccount](), list[int]()
+        crowd = [asyncio.create_task(work(turns, stranger(), AT_ONCE, 1000, done)) for _ in range(50)]
         for _ in range(100):
             await asyncio.sleep(0)
         for _ in range(20):
@@ -385,8 +388,12 @@ def test_those_who_ask_for_much_get_the_same() -> None:
     """Whether in large pieces or in small ones, and however many of them wait."""
 
     async def race() -> list[int]:
-        turns, done, tasks = FairQueue(), list[QueueMember](), list[Any]()
-        sizes = {QueueMember(): (2, AT_ONCE), QueueMember(): (64, AT_ONCE // 16), QueueMember(): (8, AT_ONCE)}
+        turns, done, tasks = FairQueue(), list[HubAccount](), list[Any]()
+        sizes = {
+            stranger(): (2, AT_ONCE),
+            stranger(): (64, AT_ONCE // 16),
+            stranger(): (8, AT_ONCE),
+        }
         for tenant, (count, size) in sizes.items():
             tasks += [asyncio.create_task(work(turns, tenant, size, 100_000, done)) for _ in range(count)]
         while len(done) < 3000:
@@ -400,7 +407,7 @@ def test_those_who_ask_for_much_get_the_same() -> None:
 
 def test_one_who_was_idle_has_saved_little_up_and_what_was_cancelled_takes_no_turn() -> None:
     async def race() -> tuple[int, int]:
-        turns, idle, busy, done = FairQueue(), QueueMember(), QueueMember(), list[QueueMember]()
+        turns, idle, busy, done = FairQueue(), stranger(), stranger(), list[HubAccount]()
         await work(turns, busy, AT_ONCE, 100, done)
         done.clear()
         await asyncio.gather(*(asyncio.create_task(work(turns, one, AT_ONCE, 50, done)) for one in (busy, idle)))
@@ -482,7 +489,7 @@ def test_a_connection_that_says_nothing_is_closed_and_a_participant_stays(people
         hub._door._handshake = 0.3
         connection = hub._rooms.open[""].connections["bank"]
         for guest in hub._door._open:  # none of its messages waits for the receipt of another
-            assert guest.outer.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert guest._outer._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         for words in WORDS.values():
             with socket.create_connection(("127.0.0.1", hub.port), timeout=SECONDS) as end:
                 end.sendall(words)
@@ -549,34 +556,38 @@ def test_only_the_whole_greeting_of_a_client_is_passed_on() -> None:
 @pytest.mark.parametrize(("allowed", "lanes"), [(256, 1), (1024, 31), (4096, 128), (20_000, 128)])
 def test_lanes_leave_descriptors_for_others(monkeypatch: pytest.MonkeyPatch, allowed: int, lanes: int) -> None:
     assert unauthenticated_places(3) >= unauthenticated_places(10_000) >= 1
-    monkeypatch.setattr(unauthenticated, "_raise_descriptor_limit", lambda useful: min(useful, allowed))
+    monkeypatch.setattr(connection_gate, "_raise_descriptor_limit", lambda useful: min(useful, allowed))
     assert lane_places(4, 4, 128) == lanes
-    taken = 2 * unauthenticated.DESCRIPTORS_EACH * (4 + 4 * lanes + unauthenticated_places(4 + 4 * lanes))
+    taken = 2 * connection_gate.DESCRIPTORS_EACH * (4 + 4 * lanes + unauthenticated_places(4 + 4 * lanes))
     assert taken <= allowed
 
 
-# --- from one connection to the other, with the kernel's help and without it
-
-
-SPLICES = hasattr(os, "splice")
-WAYS = [pytest.param(splice, id="spliced" if splice else "copied") for splice in {False, SPLICES}]
+# --- from one connection to the other
 
 
 class Way:
     """A way from one socket to another and back, as the door has it; who uses it holds the two outer ends."""
 
-    def __init__(self, mover: SocketMover, stack: ExitStack) -> None:
-        self.near, near = map(stack.enter_context, _soon_full())
-        self.far, far = map(stack.enter_context, _soon_full())
+    def __init__(self, stack: ExitStack) -> None:
+        self.near, self._near = map(stack.enter_context, _soon_full())
+        self.far, self._far = map(stack.enter_context, _soon_full())
         self.lost: list[str] = []
-        self.near_side = ProxySocket(near, lambda: self._ends("near"))
-        self.far_side = ProxySocket(far, lambda: self._ends("far"))
+        self.near_side = ProxySide(lambda data: self._pass(self.far_side, data), lambda: self._ends("near"))
+        self.far_side = ProxySide(lambda data: self._pass(self.near_side, data), lambda: self._ends("far"))
+        self.near_side.other, self.far_side.other = self.far_side, self.near_side
+        stack.callback(self.near_side.abort)
+        stack.callback(self.far_side.abort)
         self.passed = 0
-        self.near_side.on_readable(lambda: self._pass(self.near_side, self.far_side, mover))
-        self.far_side.on_readable(lambda: self._pass(self.far_side, self.near_side, mover))
 
-    def _pass(self, source: ProxySocket, sink: ProxySocket, mover: SocketMover) -> None:
-        self.passed += source.forward(sink, mover)
+    async def open(self) -> Self:
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: self.near_side, self._near)
+        await loop.connect_accepted_socket(lambda: self.far_side, self._far)
+        return self
+
+    def _pass(self, sink: ProxySide, data: bytes) -> None:
+        sink.send(data)
+        self.passed += len(data)
 
     def _ends(self, which: str) -> None:
         self.lost.append(which)
@@ -612,14 +623,14 @@ def _soon_full() -> tuple[socket.socket, socket.socket]:
     return ends
 
 
-def _play(splice: bool, act: Callable[[Callable[[], Way], SocketMover], Any]) -> None:
+def _play(act: Callable[[Callable[[], Any]], Any]) -> None:
     async def run() -> None:
-        mover = SocketMover(splice=splice)
         with ExitStack() as stack:
             try:
-                await act(lambda: Way(mover, stack), mover)
+                await act(lambda: Way(stack).open())
             finally:
-                mover.close()
+                stack.pop_all().close()
+                await asyncio.sleep(0)
 
     asyncio.run(asyncio.wait_for(run(), SECONDS))
 
@@ -636,16 +647,14 @@ def _data(size: int, seed: int = 0) -> bytes:
     return np.random.default_rng(seed).bytes(size)
 
 
-@pytest.mark.parametrize("splice", WAYS)
-def test_all_bytes_arrive_in_order_both_ways_at_once_and_before_the_end(splice: bool) -> None:
-    async def act(open_way: Callable[[], Way], mover: SocketMover) -> None:
-        way, loop = open_way(), asyncio.get_running_loop()
+def test_all_bytes_arrive_in_order_both_ways_at_once_and_before_the_end() -> None:
+    async def act(open_way: Callable[[], Any]) -> None:
+        way, loop = await open_way(), asyncio.get_running_loop()
         there, back = _data(2_000_003), _data(1_000_001, 1)
         sending = loop.sock_sendall(way.far, back)
         found = await asyncio.gather(way.carries(there), _read(way.near, len(back)), sending)
         assert found[:2] == [there, back]
         assert way.passed == len(there) + len(back)
-        assert mover.copies is not splice
         sending = await way.filled(2_000_000)
         arriving = asyncio.create_task(_read(way.far, 2_000_001))
         await sending
@@ -653,15 +662,14 @@ def test_all_bytes_arrive_in_order_both_ways_at_once_and_before_the_end(splice: 
         assert await arriving == _data(2_000_000)
         await way.has_ended()
 
-    _play(splice, act)
+    _play(act)
 
 
-@pytest.mark.parametrize("splice", WAYS)
-def test_who_does_not_read_stops_its_sender_and_nobody_else(splice: bool) -> None:
+def test_who_does_not_read_stops_its_sender_and_nobody_else() -> None:
     size = 10_000_000
 
-    async def act(open_way: Callable[[], Way], _: SocketMover) -> None:
-        stuck, free = open_way(), open_way()
+    async def act(open_way: Callable[[], Any]) -> None:
+        stuck, free = await open_way(), await open_way()
         sending = await stuck.filled(size)
         assert not sending.done()
         assert stuck.passed < size // 2  # so little is held that the sender notices
@@ -669,14 +677,13 @@ def test_who_does_not_read_stops_its_sender_and_nobody_else(splice: bool) -> Non
         assert await _read(stuck.far, size) == _data(size)
         await sending
 
-    _play(splice, act)
+    _play(act)
 
 
-@pytest.mark.parametrize("splice", WAYS)
 @pytest.mark.parametrize("aborted", [True, False], ids=["aborted", "reset"])
-def test_bytes_for_a_connection_that_broke_reach_nobody_else(splice: bool, aborted: bool) -> None:
-    async def act(open_way: Callable[[], Way], _: SocketMover) -> None:
-        broken, whole = open_way(), open_way()
+def test_bytes_for_a_connection_that_broke_reach_nobody_else(aborted: bool) -> None:
+    async def act(open_way: Callable[[], Any]) -> None:
+        broken, whole = await open_way(), await open_way()
         broken.far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         sending = await broken.filled(20_000_000)
         if aborted:
@@ -690,28 +697,4 @@ def test_bytes_for_a_connection_that_broke_reach_nobody_else(splice: bool, abort
         assert await whole.carries(_data(1_000_000, 1)) == _data(1_000_000, 1)
         assert whole.lost == []
 
-    _play(splice, act)
-
-
-@pytest.mark.skipif(not SPLICES, reason="this system cannot splice")
-@pytest.mark.parametrize("call", [3, 4], ids=["into the pipe", "out of it"])
-def test_where_the_kernel_refuses_bytes_are_copied(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    splice, calls = os.splice, list[Any]()
-
-    def refuse(*given: Any, **how: Any) -> int:
-        calls.append(given)
-        if len(calls) == call:
-            raise OSError(errno.EINVAL, "not these files")
-        return splice(*given, **how)
-
-    async def act(open_way: Callable[[], Way], mover: SocketMover) -> None:
-        way, before = open_way(), len(os.listdir("/dev/fd"))
-        for seed in range(4):
-            assert await way.carries(_data(1000, seed)) == _data(1000, seed)
-        assert mover.copies
-        mover.close()
-        assert len(os.listdir("/dev/fd")) == before, "it keeps no descriptor"
-
-    monkeypatch.setattr(os, "splice", refuse)
-    _play(True, act)
-    assert len(calls) in (3, 4)
+    _play(act)

@@ -37,23 +37,22 @@ from colonnade.wire import (
     HubService,
     Identity,
     certificates,
+    connection_gate,
     dial,
+    identity,
     packets,
-    unauthenticated,
     workers,
 )
 from colonnade.wire.codec import decode, encode
 from colonnade.wire.direct_links import LinkCarrier
 from colonnade.wire.hub_connection import open_channel
-from colonnade.wire.identity import ConnectionCertificate, load_key
+from colonnade.wire.identity import LONGEST_STAY, ConnectionCertificate, WorkerAdmission, load_key
 from colonnade.wire.link_offers import DirectLinkSettings, LinkOffer
 from colonnade.wire.packets import MAX_PACKET
 from colonnade.wire.quota import UNLIMITED, HubAccount, QuotaRefusal
 from colonnade.wire.study_sessions import LaneLimits, StudyRooms, home_room, is_lane, lane_room, lane_topic
 from colonnade.wire.workers import (
-    LONGEST,
     MOST_BYTES,
-    WorkerAdmission,
     WorkerIntroduction,
     WorkerKeys,
     check_introduction,
@@ -427,7 +426,7 @@ def test_how_many_lanes_a_study_may_have(monkeypatch: pytest.MonkeyPatch, people
     lanes = LaneLimits(each=32, studies=4)
     assert [rooms(lanes).most_lanes(size) for size in (3, 8, 16, 65)] == [32, 32, 16, 3]
     # few descriptors: every study has its part of what there is, and at least one
-    monkeypatch.setattr(unauthenticated, "_raise_descriptor_limit", lambda useful: min(useful, 8192))
+    monkeypatch.setattr(connection_gate, "_raise_descriptor_limit", lambda useful: min(useful, 8192))
     with Hub(people.coordinator, PINS, rooms={}, lanes=lanes, limits=HubLimits()) as hub:
         room = 8192 - 64 - 6 * (HubLimits().all_connections(4) + 32)
         assert [hub.most_lanes(size) for size in (3, 8, 1000)] == [32, room // 48 * 8 // 32, 1]
@@ -502,7 +501,7 @@ def test_nobody_is_introduced_for_the_past_or_for_days_or_longer_than_a_certific
     for hours in (-0.001, 0.0, 49.0):
         said = ("ID055", "48")
         refused(IdentityError, said, introduce, bank.identity, bank.keys.request, TOPIC, soon(hours))
-    until = datetime.now(UTC).replace(microsecond=0) + LONGEST + certificates.CLOCK_SKEW + timedelta(hours=1)
+    until = datetime.now(UTC).replace(microsecond=0) + LONGEST_STAY + certificates.CLOCK_SKEW + timedelta(hours=1)
     signature = bank.identity.sign(workers._statement(bank.keys.certificate, b"", TOPIC, until))
     beyond = WorkerIntroduction(bank.keys.certificate, b"", until, signature)
     refused(IdentityError, "ID061", beyond.check, bank.base, TOPIC)
@@ -565,7 +564,7 @@ def test_a_worker_takes_its_own_introduction_only_and_does_not_dial_when_it_is_o
         signature = bank.identity.sign(workers._statement(own.worker, connection, TOPIC, own.until))
         mixed = WorkerIntroduction(own.worker, connection, own.until, signature).to_bytes()
         refused(IdentityError, "ID048", bank.keys.admission, mixed, bank.base, TOPIC)
-    monkeypatch.setattr(workers, "datetime", SimpleNamespace(now=lambda tz: bank.until + timedelta(minutes=1)))
+    monkeypatch.setattr(identity, "datetime", SimpleNamespace(now=lambda tz: bank.until + timedelta(minutes=1)))
     refused(IdentityError, "ID060", admission.issue_connection_certificate)
 
 

@@ -232,7 +232,7 @@ def test_questions_have_limits_of_number_and_memory_and_end_with_the_member() ->
         patient.go_on()
         assert (len(first.result()), second.result()) == (5 * MB, b"2")
         assert bank.ask(*asked, bytes(7 * MB)) == bytes(7 * MB)
-        until(lambda: all(not account._held and not account.calls for account in hub._accounts.values()))
+        until(lambda: all(not account.held and not account.calls for account in hub._accounts.values()))
 
 
 def test_one_who_never_ends_its_question_or_reads_its_answer_is_told() -> None:
@@ -256,7 +256,7 @@ def test_one_who_never_ends_its_question_or_reads_its_answer_is_told() -> None:
         patient.go_on()
         account = hub._accounts["bank"]
         until(lambda: not account.calls)
-        assert account._held == 0
+        assert account.held == 0
         refused(grpc.RpcError, "CN045", list, unread)
 
 
@@ -691,7 +691,7 @@ def test_the_limit_of_descriptors_is_raised(tmp_path: Path) -> None:
 
 AGAIN_AND_AGAIN = """
 from colonnade.wire.identity import Identity
-from colonnade.wire.tls import TlsSession
+from colonnade.wire.endpoint import TlsSession
 bank, shop = Identity.create("bank"), Identity.create("shop").certificate
 print("ready", flush=True)
 while True:
@@ -702,7 +702,7 @@ import sys, os
 opened = []
 sys.addaudithook(lambda event, args: opened.append((event, args[0])) if event in ("open", "os.open") else None)
 from colonnade.wire import Hub, Identity, dial
-from colonnade.wire.tls import TlsSession
+from colonnade.wire.endpoint import TlsSession
 people = {name: Identity.create(name) for name in ("bank", "coordinator")}
 pins = {name: who.certificate for name, who in people.items()}
 del opened[:]
@@ -740,7 +740,7 @@ def test_no_key_is_written_by_a_run_or_by_a_killed_process(tmp_path: Path) -> No
 
 
 HEAVY = ("grpc", "cryptography.x509", "flint", "nacl", "torch", "scipy", "pyarrow", "pandas", "pydantic")
-PARTS = tuple(f"colonnade.wire.{name}" for name in ("hub", "hub_carrier", "channel", "room", "tls"))
+PARTS = tuple(f"colonnade.wire.{name}" for name in ("hub", "hub_carrier", "channel", "room"))
 IMPORTED = """
 import sys, types
 sys.modules["colonnade"] = types.ModuleType("colonnade")

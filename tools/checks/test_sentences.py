@@ -69,7 +69,7 @@ PUBLIC = {
     "wire/study_sessions.py": {
         "count", "sanitize(room)", "sanitize(unknown[0])", "len(self._homes)", "room", "self._closed[place]",
     },
-    "wire/tls.py": {
+    "wire/endpoint.py": {
         "clock_text()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",
         "self._peer.fingerprint", "_VERSION[len(_WIRE):].decode()", "theirs.decode() if known else '?'",
     },
@@ -77,9 +77,8 @@ PUBLIC = {
         "MAX_DEPTH", "MAX_FRAME", "MAX_INT_BYTES", "MAX_RANK", "MAX_VALUES", "dtype", "tag", "type(array).__name__",
         "type(key).__name__", "type(value).__name__",
     },
-    "wire/unauthenticated.py": {"address"},
     "wire/workers.py": {
-        "base.fingerprint", "hours", "missing[0]", "now", "self.worker.name", "until", "what", "worker.name",
+        "base.fingerprint", "hours", "missing[0]", "self.worker.name", "what", "worker.name",
     },
     "wire/peer_liveness.py": {"_STOPPED", "grace", "idle", "self._down[1]", "timeout"},
 }  # fmt: skip
@@ -100,7 +99,7 @@ LISTED = {
     "protocols/rows.py": {"sanitize(problem)", "problem", "said"},
 }
 """Numbers that depend on tables and that all may know; docs/explanation/when-it-goes-wrong.md lists each."""
-SAID_BY_MODULE = {"protocols/align/programs.py", "protocols/rows.py", "wire/tls.py"}
+SAID_BY_MODULE = {"protocols/align/programs.py", "protocols/rows.py", "wire/endpoint.py"}
 """Modules in which errors are passed on that are not public by their kind."""
 
 

@@ -441,7 +441,7 @@ FIGURES = (
         "scores on demand: a day is charged as if everybody were asked about as often as allowed",
         Links(
             ("joint-prediction#6-questions-that-are-asked-one-after-the-other|Theorem",),
-            ("colonnade.federation.scores.answer_quota:day_events",),
+            ("colonnade.federation.scores.service:day_events",),
             ("tests/federation/scores/test_session.py::test_a_day_costs_what_as_many_questions_about_one_person_cost",),
             besides=(
                 "tests/federation/scores/test_session.py::"
@@ -601,7 +601,7 @@ PRINTED = (
 PASSED_ON = {
     "colonnade.privacy.noise_laws:AdditiveNoise.release": "law",
     "colonnade.protocols.message_task:message_event": "grid",
-    "colonnade.federation.scores.answer_quota:day_events": "a day of scores",
+    "colonnade.federation.scores.service:day_events": "a day of scores",
     "colonnade.study.party_config:PartyConfig.charged_events": "post-processing",
     "colonnade.study.planning:_price_function.events": "budget",
 }

@@ -28,8 +28,7 @@ from colonnade.federation.agent_store import AgentStore, ProposedStudy
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.processes import OUTPUT
-from colonnade.federation.proposal_writer import make_proposal, parse_deadline
-from colonnade.federation.statements import Withdrawal, format_moment
+from colonnade.federation.statements import Withdrawal, format_moment, make_proposal, parse_deadline
 from colonnade.memory import freeze_baseline
 from colonnade.models.serialization import finite_or_null
 from colonnade.privacy.statement import LargestEpsilon, format_rounded_up

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from colonnade.disk import reading
 from colonnade.errors import ConnectError, FederationError
-from colonnade.federation.attempt_result import FetchedResult
+from colonnade.federation.attempts import FetchedResult
 from colonnade.federation.invitations import InvitationToken
 from colonnade.federation.members import MOST_MEMBERS, FederationMembers, FederationRole
 from colonnade.federation.proposal_store import State
@@ -198,29 +197,14 @@ _STATEMENTS: Mapping[str, Method] = {
 }
 
 
-class HubConnection:
-    """Questions to the hub; any thread may ask. It connects when it is asked something."""
+class HubConnection(HubClient):
+    """Questions of members to a standing hub."""
 
-    def __init__(self, address: str, identity: Identity, hub: Certificate) -> None:
-        self._identity = identity
-        self._caller = HubClient(address, identity, hub)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Hang up."""
-        self._caller.close()
-
-    def ask(
+    def request(
         self, form: Any, question: HubQuestion, behind: bytes = b"", seconds: float = _ANSWER_SECONDS
     ) -> tuple[dict[str, Any], bytes]:
         """The hub's answer, which has this form, and what stands behind it."""
-        raw = self._caller.ask(SERVICE, METHOD, question.pack(behind), timeout=seconds, most=MOST_ANSWER)
-        return read_answer(raw, form)
+        return read_answer(self.ask(SERVICE, METHOD, question.pack(behind), timeout=seconds, most=MOST_ANSWER), form)
 
 
 class FederationClient(HubConnection):
@@ -228,23 +212,23 @@ class FederationClient(HubConnection):
 
     def __init__(self, members: FederationMembers, identity: Identity) -> None:
         super().__init__(members.address, identity, members.certificates[COORDINATOR])
-        self._members = members
+        self._members, self._signer = members, identity
 
     def tell(self, statement: SignedStatement) -> dict[str, Any]:
         """Sign a statement and give it to the hub; what the hub then says of the study."""
         seconds = _LARGE_SECONDS if isinstance(statement, Proposal) else _ANSWER_SECONDS
         question = HubQuestion(_STATEMENTS[statement.kind])
-        study: dict[str, Any] = self.ask(StudyAnswer, question, statement.pack(self._identity), seconds)[0]["study"]
+        study: dict[str, Any] = self.request(StudyAnswer, question, statement.pack(self._signer), seconds)[0]["study"]
         return study
 
     def proposal(self, study: str) -> bytes:
         """A proposal as it was signed; :meth:`Proposal.unpack` checks it."""
-        return self.ask(dict, HubQuestion("proposal", study), seconds=_LARGE_SECONDS)[1]
+        return self.request(dict, HubQuestion("proposal", study), seconds=_LARGE_SECONDS)[1]
 
     def news(self, since: int = 0, wait: float = LONGEST_WAIT) -> dict[str, Any]:
         """Studies that have changed since a serial number; waits for some seconds if there are none."""
         question = HubQuestion("news", since=since, wait=min(wait, LONGEST_WAIT))
-        return self.ask(NewsAnswer, question, seconds=_ANSWER_SECONDS + wait)[0]
+        return self.request(NewsAnswer, question, seconds=_ANSWER_SECONDS + wait)[0]
 
     def studies(self) -> list[dict[str, Any]]:
         """All studies that concern us, as they stand now, those that changed last at the end."""
@@ -261,12 +245,12 @@ class FederationClient(HubConnection):
 
     def result(self, study: str) -> FetchedResult:
         """What the hub calls the result of a study; :meth:`Fetched.compare` says who has signed for it."""
-        said, behind = self.ask(ResultAnswer, HubQuestion("result", study), seconds=_LARGE_SECONDS)
+        said, behind = self.request(ResultAnswer, HubQuestion("result", study), seconds=_LARGE_SECONDS)
         return FetchedResult(study, read_files(said, behind), [each.encode("ascii") for each in said["finished"]])
 
     def members(self) -> FederationMembers:
         """The members as the hub knows them. A pin is one's own: nobody is accepted because the hub says so."""
-        return read_members(self._members, *self.ask(dict, HubQuestion("members")))
+        return read_members(self._members, *self.request(dict, HubQuestion("members")))
 
 
 class EnrolmentClient(HubConnection):
@@ -278,16 +262,16 @@ class EnrolmentClient(HubConnection):
 
     def enrol(self, identity: Identity, draw: str) -> str:
         """Show the hub our certificate, that we hold its key, and our sealed draw; returns what the hub has drawn."""
-        said, _ = self.ask(DrawAnswer, HubQuestion("enrol"), self._token.sign_enrolment(identity, draw))
+        said, _ = self.request(DrawAnswer, HubQuestion("enrol"), self._token.sign_enrolment(identity, draw))
         return str(said["draw"])
 
     def show_draw(self, draw: str) -> None:
         """Show the hub what we have drawn, now that its own draw is fixed."""
-        self.ask(dict, HubQuestion("show_draw", draw=draw))
+        self.request(dict, HubQuestion("show_draw", draw=draw))
 
     def admitted(self, path: Path) -> FederationMembers | None:
         """The federation as it will stand in ``path``, once we were admitted; an error if we were refused."""
-        said, behind = self.ask(dict, HubQuestion("enrolment"))
+        said, behind = self.request(dict, HubQuestion("enrolment"))
         if said.get("state") == "refused":
             raise FederationError("the hub has taken this invitation back: ask for a new one [FE063]")
         if said.get("state") != "admitted":

@@ -18,7 +18,7 @@ from typing import Any
 
 from colonnade.disk import reading, writing
 from colonnade.errors import ColonnadeError, ConnectError, FederationError, IdentityError, StorageError
-from colonnade.federation.attempt_result import find_outcome, published_files
+from colonnade.federation.attempts import find_outcome, published_files
 from colonnade.federation.hub_protocol import (
     FOR_INVITED,
     METHOD,
@@ -42,8 +42,7 @@ from colonnade.study import Study
 from colonnade.study.connect import load_identity
 from colonnade.study.engine.processes import count_cores
 from colonnade.study.fork_server import ForkServer
-from colonnade.wire import Certificate, Hub, HubService
-from colonnade.wire.quota import HubLimits
+from colonnade.wire import Certificate, Hub, HubLimits, HubService
 from colonnade.wire.study_sessions import LaneLimits
 
 REPORT_FILE = "report.html"
@@ -64,8 +63,7 @@ class FederationService:
         """Questions that were refused since the start."""
         self._large = asyncio.Lock()
         self._turns: dict[str, asyncio.Lock] = {}
-        proposals.add_listener(self._wake)
-        proposals.present = self.present
+        proposals.changed, proposals.present = self._wake, self.present
 
     def present(self) -> frozenset[str]:
         """Who has asked for news a moment ago."""

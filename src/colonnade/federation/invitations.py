@@ -116,13 +116,8 @@ class InvitationToken:
         )
 
     def words(self, member: Certificate, hub_draw: str, draw: str) -> str:
-        """What both ends compare."""
-        return enrolment_words(self.hub, member, self.id, hub_draw, draw)
-
-
-def enrolment_words(hub: Certificate, member: Certificate, invitation: str, hub_draw: str, draw: str) -> str:
-    """Six words of the hub's key, the new member's key, the invitation, and what both ends drew for it."""
-    return six_words(hub.fingerprint, member.fingerprint, invitation, hub_draw, draw)
+        """What both ends compare: six words of the hub's key, ours, the invitation, and what both drew for it."""
+        return six_words(self.hub.fingerprint, member.fingerprint, self.id, hub_draw, draw)
 
 
 def new_draw() -> str:
@@ -166,12 +161,7 @@ class Invitation:
         """What both ends compare, once somebody has enrolled with it."""
         if self.enrolled is None or self.draws is None:
             return None
-        return enrolment_words(hub, self.enrolled, self.id, *self.draws)
-
-    @property
-    def caller(self) -> str:
-        """The name under which the invited one dials."""
-        return self.certificate.name
+        return six_words(hub.fingerprint, self.enrolled.fingerprint, self.id, *self.draws)
 
 
 class Invitations:
@@ -221,7 +211,7 @@ class Invitations:
         rows = self._file.rows(
             "SELECT * FROM invitations WHERE state != 'refused' AND expires > ?", (format_moment(now),)
         )
-        return {found.caller: found.certificate for found in map(_read_invitation, rows)}
+        return {found.certificate.name: found.certificate for found in map(_read_invitation, rows)}
 
     def enrol(self, caller: str, raw: bytes, members: FederationMembers, now: datetime) -> str:
         """Take the certificate of an invited one in: once, in time, and only from whoever holds its key.

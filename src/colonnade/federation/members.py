@@ -25,10 +25,9 @@ from colonnade.privacy.observers import OTHERS
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.party_file import PROCESSES, ConsoleRole as PersonRole, ConsoleSection, LogSection, WorkersSection
 from colonnade.study.spec import first_problem
-from colonnade.study.study_file import FileSection, check_host_and_port, check_path
-from colonnade.wire import Certificate, check_name
+from colonnade.study.study_file import PathText, FileSection, HostAndPort
+from colonnade.wire import Certificate, HubLimits, check_name
 from colonnade.wire.certificates import CLOCK_SKEW
-from colonnade.wire.quota import HubLimits
 
 FederationRole = Literal["hub", "party", "analyst"]
 MOST_MEMBERS = 1000
@@ -81,11 +80,11 @@ class HubComputePart(WorkersSection):
 class HubPart(FileSection):
     """``[hub]``: what the hub alone needs to know; others ignore it."""
 
-    key: str = "coordinator.key"
-    folder: str = "hub"
-    listen: str | None = None
+    key: PathText = "coordinator.key"
+    folder: PathText = "hub"
+    listen: HostAndPort | None = None
     dial: bool = Field(default=True, strict=True)
-    health: str | None = None
+    health: HostAndPort | None = None
     console: ConsoleSection | Literal[False] = False
     people: dict[str, PersonRole] = Field(default_factory=dict)
     log: LogSection = LogSection()
@@ -105,24 +104,12 @@ class HubPart(FileSection):
     """Study files of standing questions, whose rooms are open and in which the hub keeps the coordinator's seat."""
     compute: HubComputePart = HubComputePart()
 
-    @field_validator("key", "folder")
-    @classmethod
-    def _path(cls, text: str) -> str:
-        return check_path(text)
-
-    @field_validator("listen", "health")
-    @classmethod
-    def _address(cls, text: str | None) -> str | None:
-        if text is not None:
-            check_host_and_port(text)
-        return text
-
 
 class FederationFile(FileSection):
     """The whole file."""
 
     name: str = Field(min_length=1, max_length=80)
-    address: str
+    address: HostAndPort
     members: dict[str, MemberPart] = Field(min_length=1, max_length=MOST_MEMBERS)
     hub: HubPart | None = None
 
@@ -132,11 +119,6 @@ class FederationFile(FileSection):
         if not name.isprintable() or not name.strip():
             raise ValueError("must be one line of text [VA160]")
         return name
-
-    @field_validator("address")
-    @classmethod
-    def _host_and_port(cls, address: str) -> str:
-        return check_host_and_port(address)
 
     @model_validator(mode="after")
     def _one_hub(self) -> FederationFile:
@@ -369,11 +351,6 @@ def find_new_members(ours: FederationMembers, offered: FederationMembers) -> lis
         for name, certificate in offered.certificates.items()
         if name not in ours.roles or ours.certificates[name].fingerprint != certificate.fingerprint
     ]
-
-
-def save_offered_members(folder: Path, offered: FederationMembers) -> None:
-    """Write down what the hub says, for the console and commands of this party."""
-    offered.save(folder / OFFERED / "FEDERATION.toml")
 
 
 def load_new_members(folder: Path, ours: FederationMembers) -> list[MemberIdentity]:

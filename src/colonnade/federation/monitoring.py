@@ -130,21 +130,19 @@ class ProcessMetrics:
         else:
             self._prometheus, self._registry = prometheus_client, prometheus_client.CollectorRegistry()
             prometheus_client.ProcessCollector(registry=self._registry)
-        self._studies = self.gauge("studies", "Proposals by state", "state")
-        self.attempts = self.counter("attempts", "Attempts by how they ended", "ended", get_args(AttemptEnd))
+        self._studies = self._metric("Gauge", "studies", "Proposals by state", "state")
+        self.attempts = self._counter("attempts", "Attempts by how they ended", "ended", get_args(AttemptEnd))
 
-    def gauge(self, name: str, what: str, *labels: str) -> Any:
-        """A metric that goes up and down."""
+    def _metric(self, kind: str, name: str, what: str, *labels: str, **settings: Any) -> Any:
+        """A metric of one of the kinds of Prometheus."""
         if self._prometheus is None:
             return _NoMetric()
-        return self._prometheus.Gauge(name, what, labels, namespace=PREFIX, registry=self._registry)
+        make = getattr(self._prometheus, kind)
+        return make(name, what, labels, namespace=PREFIX, registry=self._registry, **settings)
 
-    def counter(self, name: str, what: str, label: str | None = None, values: Iterable[str] = ()) -> Any:
-        """A metric that only grows, by the values of one label if there is one."""
-        if self._prometheus is None:
-            return _NoMetric()
-        labels = () if label is None else (label,)
-        made = self._prometheus.Counter(name, what, labels, namespace=PREFIX, registry=self._registry)
+    def _counter(self, name: str, what: str, label: str, values: Iterable[str]) -> Any:
+        """A metric that only grows, by the values of one label."""
+        made = self._metric("Counter", name, what, label)
         for value in values:
             made.labels(value)
         return made
@@ -168,21 +166,18 @@ class AgentMetrics(ProcessMetrics):
 
     def __init__(self) -> None:
         super().__init__()
-        self.connected = self.gauge("connected", "1 while the hub can be reached")
-        self.assessment_seconds: Any = _NoMetric()
-        if self._prometheus is not None:
-            self.assessment_seconds = self._prometheus.Histogram(
-                "assessment_seconds",
-                "How long it took to check a proposal",
-                buckets=(0.1, 0.3, 1, 3, 10, 30, 100),
-                namespace=PREFIX,
-                registry=self._registry,
-            )
-        self._left = self.gauge(
-            "epsilon_left", "What is left of a cap, by observer and by days (0: for ever)", "observer", "days"
+        self.connected = self._metric("Gauge", "connected", "1 while the hub can be reached")
+        self.assessment_seconds = self._metric(
+            "Histogram",
+            "assessment_seconds",
+            "How long it took to check a proposal",
+            buckets=(0.1, 0.3, 1, 3, 10, 30, 100),
         )
-        self.scores = self.counter("scores", "Scores that were told to this party, or that it answered")
-        self.sent = self.counter("sent_bytes", "Sealed bytes that studies sent, by way", "way", ("direct", "hub"))
+        self._left = self._metric(
+            "Gauge", "epsilon_left", "What is left of a cap, by observer and by days (0: for ever)", "observer", "days"
+        )
+        self.scores = self._metric("Counter", "scores", "Scores that were told to this party, or that it answered")
+        self.sent = self._counter("sent_bytes", "Sealed bytes that studies sent, by way", "way", ("direct", "hub"))
 
     def show_left(self, caps: Iterable[RemainingBudget]) -> None:
         """What is left of each cap; where several hold for one observer, of the one that leaves least."""
@@ -202,11 +197,11 @@ class HubMetrics(ProcessMetrics):
 
     def __init__(self) -> None:
         super().__init__()
-        self.members = self.gauge("members_present", "Members that are connected to the hub")
-        self.rooms = self.gauge("rooms", "Studies that run through the hub now")
-        self.lanes = self.gauge("lanes", "Lanes of studies that are open at the hub now")
-        self._relayed = self.counter("relayed_bytes", "Bytes passed on between participants")
-        self._refused = self.counter("refused", "Calls that were refused, by why", "why", _WHY_REFUSED)
+        self.members = self._metric("Gauge", "members_present", "Members that are connected to the hub")
+        self.rooms = self._metric("Gauge", "rooms", "Studies that run through the hub now")
+        self.lanes = self._metric("Gauge", "lanes", "Lanes of studies that are open at the hub now")
+        self._relayed = self._metric("Counter", "relayed_bytes", "Bytes passed on between participants")
+        self._refused = self._counter("refused", "Calls that were refused, by why", "why", _WHY_REFUSED)
         self._relayed_so_far, self._refused_so_far = 0, dict[str, int]()
 
     def count_traffic(self, relayed: int, refused: Mapping[str, int]) -> None:
@@ -217,7 +212,6 @@ class HubMetrics(ProcessMetrics):
         self._relayed_so_far, self._refused_so_far = relayed, dict(refused)
 
 
-SCOPE = "colonnade"
 _EXPORTER, _EXPORTERS = "OTEL_TRACES_EXPORTER", "opentelemetry_traces_exporter"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _OTLP = {"grpc": ("otlp_proto_grpc", "otlp_proto_http"), "http/protobuf": ("otlp_proto_http",)}
@@ -238,7 +232,7 @@ def configure_tracing() -> None:
         raise StudyError(
             f"the environment asks for traces ({_EXPORTER}), which need pip install 'colonnade[traces]' [ST549]"
         ) from None
-    service = os.environ.get("OTEL_SERVICE_NAME", SCOPE)
+    service = os.environ.get("OTEL_SERVICE_NAME", PREFIX)
     provider = TracerProvider(resource=Resource.create({"service.name": service}))
     for name in wanted:
         provider.add_span_processor(BatchSpanProcessor(_exporter(name)))
@@ -289,11 +283,11 @@ def _tracer() -> Any:
         from opentelemetry import trace
     except ImportError:
         return None
-    return trace.get_tracer(SCOPE)
+    return trace.get_tracer(PREFIX)
 
 
 def _span_attributes(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{SCOPE}.{name}": value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
+    return {f"{PREFIX}.{name}": value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
 
 
 def _nanoseconds(at: Any) -> int | None:

@@ -6,8 +6,10 @@ A child ends when its parent does: it reads from a pipe that closes then (``--wh
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -74,12 +76,6 @@ def read_last_objects(folder: Path, most: int = _MOST) -> Iterator[dict[str, Any
             yield value
 
 
-try:
-    import fcntl
-    import resource
-except ImportError:  # not a POSIX system: no limits, and no lock
-    fcntl = resource = None  # type: ignore[assignment]
-
 _ALIVE = "alive"
 _GRACE_SECONDS = 15.0
 _LOOK_SECONDS = 0.05
@@ -99,8 +95,6 @@ class ProcessLimits:
     @property
     def by_kind(self) -> dict[int, int]:
         """The numbers of the system's limits, and what they are."""
-        if resource is None:
-            return {}
         found = {resource.RLIMIT_NOFILE: self.files, resource.RLIMIT_CORE: 0}
         if self.memory is not None:
             found[resource.RLIMIT_AS] = self.memory
@@ -155,11 +149,9 @@ class ChildProcess:
                     raise
                 finally:
                     os.close(reading)
-                if alive is not None:
-                    os.pwrite(alive, f"{process.pid:<20}".encode(), 0)
+                os.pwrite(alive, f"{process.pid:<20}".encode(), 0)
             finally:
-                if alive is not None:
-                    os.close(alive)
+                os.close(alive)
         finally:
             os.close(output)
         return cls(process, stdin, folder, limits)
@@ -206,8 +198,6 @@ class ChildProcess:
 
 def is_alive(folder: Path) -> bool:
     """Whether the child whose folder this is still runs, whoever started it."""
-    if fcntl is None:
-        return False
     try:
         descriptor = os.open(folder / _ALIVE, os.O_RDWR)
     except OSError:
@@ -239,10 +229,8 @@ def end_by_force(folder: Path) -> None:
         wait_for_end(folder)
 
 
-def _lock_folder(folder: Path) -> int | None:
+def _lock_folder(folder: Path) -> int:
     """A locked file that the child inherits, so that the lock ends with it."""
-    if fcntl is None:
-        return None
     descriptor = os.open(folder / _ALIVE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -36,14 +36,6 @@ FINAL: frozenset[State] = frozenset({"done", "declined", "failed", "expired", "c
 
 
 @dataclass(frozen=True)
-class AttemptTimeouts:
-    """How long the hub waits for a report after the first one, and for an attempt as a whole."""
-
-    overdue: timedelta
-    longest: timedelta
-
-
-@dataclass(frozen=True)
 class ProposalFacts:
     """All that is known of one proposal."""
 
@@ -70,16 +62,19 @@ Step = State | Literal["start"] | None
 """A state to go to, an attempt to start, or nothing yet."""
 
 
-def next_step(case: ProposalFacts, now: datetime, patience: AttemptTimeouts) -> Step:
-    """What happens to a proposal now; an attempt is started once there is a place for it and all are present."""
+def next_step(case: ProposalFacts, now: datetime, part: HubPart) -> Step:
+    """What happens to a proposal now; an attempt is started once there is a place for it and all are present.
+
+    The hub waits so long for a report after the first one (``overdue``), and for an attempt as a whole (``hours``).
+    """
     if case.state in FINAL:
         return None
     if case.state == "open":
-        return _step_before_start(case, now, patience)
+        return _step_before_start(case, now, part)
     finished = {attempt for (attempt, _), ended in case.outcomes.items() if ended == "finished"}
     if finished - {case.attempt}:
         return "done"  # an earlier attempt was not lost after all; nothing may come of this one
-    if not _is_over(case, now, patience):
+    if not _is_over(case, now, part):
         return None
     if finished:
         return "done"
@@ -87,22 +82,22 @@ def next_step(case: ProposalFacts, now: datetime, patience: AttemptTimeouts) -> 
         return "cancelled"
     retries = min(case.answers[party][1] for party in case.parties)
     only_lost = set(case.reported().values()) == {"lost"}  # of whom nothing was heard may still run
-    if only_lost and case.attempt <= retries and now < case.deadline + patience.longest:
+    if only_lost and case.attempt <= retries and now < case.deadline + timedelta(hours=part.hours):
         return "start"
     return "failed"
 
 
-def _step_before_start(case: ProposalFacts, now: datetime, patience: AttemptTimeouts) -> Step:
+def _step_before_start(case: ProposalFacts, now: datetime, part: HubPart) -> Step:
     if case.withdrawn == case.analyst:
         return "cancelled"
     if case.withdrawn is not None or not all(yes for yes, _ in case.answers.values()):
         return "declined"
     if all(case.answers.get(party, (False, 0))[0] for party in case.parties):
-        return "start" if now < case.deadline + patience.longest else "expired"
+        return "start" if now < case.deadline + timedelta(hours=part.hours) else "expired"
     return "expired" if now >= case.deadline else None
 
 
-def _is_over(case: ProposalFacts, now: datetime, patience: AttemptTimeouts) -> bool:
+def _is_over(case: ProposalFacts, now: datetime, part: HubPart) -> bool:
     """Whether the last attempt is over: all have said how it ended, or the rest is waited for no longer.
 
     The coordinator stays until every owner is done. So if it has finished, nobody needs the room any more.
@@ -110,9 +105,9 @@ def _is_over(case: ProposalFacts, now: datetime, patience: AttemptTimeouts) -> b
     reported = case.reported()
     if reported.keys() >= {*case.parties, COORDINATOR} or reported.get(COORDINATOR) == "finished":
         return True
-    if case.first_report is not None and now >= case.first_report + patience.overdue:
+    if case.first_report is not None and now >= case.first_report + timedelta(seconds=part.overdue):
         return True
-    return case.started is not None and now >= case.started + patience.longest + patience.overdue
+    return case.started is not None and now >= case.started + timedelta(hours=part.hours, seconds=part.overdue)
 
 
 MAX_OPEN_BYTES = 1 << 28
@@ -200,14 +195,10 @@ class ProposalStore:
     def __init__(self, folder: Path, members: FederationMembers, part: HubPart) -> None:
         self.members, self.part, self.folder = members, part, folder
         self.file = HubFile(folder)
-        self._listeners: list[Callable[[], None]] = []
+        self.changed: Callable[[], object] = lambda: None
+        """Is called after every change; from whatever thread made it."""
         self.present: Callable[[], frozenset[str] | None] = lambda: None
         """Who is connected now, or None for everybody: no attempt is started without its parties."""
-        self._patience = AttemptTimeouts(timedelta(seconds=part.overdue), timedelta(hours=part.hours))
-
-    def add_listener(self, heard: Callable[[], None]) -> None:
-        """Call this after every change; from whatever thread made it."""
-        self._listeners.append(heard)
 
     def resume(self, now: datetime) -> None:
         """After a restart: what is stored from a later moment than now counts from now, so that a wait has an end."""
@@ -220,7 +211,7 @@ class ProposalStore:
         proposal = Proposal.unpack(raw, self.members)
         _check_signer(proposal, caller)
         with self._changing(now) as file:
-            if self._row(file, proposal.id) is None:
+            if file.execute("SELECT 1 FROM proposals WHERE id = ?", (proposal.id,)).fetchone() is None:
                 proposal.check_time(now)
                 self._check_room(file, proposal.analyst, len(raw), now)
                 values = (
@@ -393,8 +384,7 @@ class ProposalStore:
             self._advance(file, now)
             after = file.execute("SELECT last FROM serials").fetchone()["last"]
         if after != before:
-            for heard in self._listeners:
-                heard()
+            self.changed()
 
     def _advance(self, file: sqlite3.Connection, now: datetime) -> None:
         """Take every step that is due; whoever has waited longest comes first, and keeps its parties' places."""
@@ -405,7 +395,7 @@ class ProposalStore:
         ).fetchall()
         for row in rows:
             case = self._facts(file, row)
-            step = next_step(case, now, self._patience)
+            step = next_step(case, now, self.part)
             here = present is None or present >= set(case.parties)
             if step == "start" and here and self._is_free(places, case.parties):
                 number = case.attempt + 1
@@ -472,12 +462,8 @@ class ProposalStore:
             shown["reasons"] = {each["party"]: each["why"] for each in said if each["why"]}
         return shown
 
-    def _row(self, file: sqlite3.Connection, id: str) -> sqlite3.Row | None:
-        found: sqlite3.Row | None = file.execute("SELECT * FROM proposals WHERE id = ?", (id,)).fetchone()
-        return found
-
     def _row_for(self, file: sqlite3.Connection, id: str, caller: str) -> sqlite3.Row:
-        row = self._row(file, id)
+        row: sqlite3.Row | None = file.execute("SELECT * FROM proposals WHERE id = ?", (id,)).fetchone()
         if row is None or caller not in (row["analyst"], *json.loads(row["parties"]), COORDINATOR):
             raise FederationError(_UNKNOWN)  # the same for both, so that nobody learns what others propose
         return row

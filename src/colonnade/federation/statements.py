@@ -2,12 +2,14 @@
 
 A statement is one line that names the signer, and a body of JSON that can be written in one way only. The hub passes
 statements on and cannot make one. Each names, by its hash, the proposal that it is about, and begins with its kind.
+A proposal is made from a study file: the pins and the address of the federation are filled in, and files collected.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import tempfile
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
@@ -21,10 +23,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 
 from colonnade.disk import reading, writing
-from colonnade.errors import FederationError, StorageError
+from colonnade.errors import FederationError, StorageError, StudyError
 from colonnade.federation.members import FederationMembers
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.sanitize import sanitize
+from colonnade.study.preflight import Preflight, preflight
+from colonnade.study.spec import Study, read_toml
 from colonnade.wire import Identity
 
 _MAGIC = "colonnade-signed-1"
@@ -114,7 +118,11 @@ class SignedStatement:
             raise FederationError(f"{what} speaks for {sanitize(found.signer, 63)} [FE110]")
         if found.content() != content:
             raise FederationError(f"{what} is not written as all write it [FE100]")
+        found.check(members)
         return found
+
+    def check(self, members: FederationMembers) -> None:
+        """Raise an error if it says what nobody may say."""
 
 
 def canonical_json(value: Any) -> bytes:
@@ -214,13 +222,7 @@ class Proposal(SignedStatement):
     @classmethod
     def unpack(cls, raw: bytes, members: FederationMembers) -> Proposal:
         """A proposal as it was signed, with the pins and the address of these members; anything else is an error."""
-        found = replace(super().unpack(raw, members), id=proposal_id(raw))
-        role = members.roles[found.analyst]
-        if role == "hub":
-            raise FederationError(f"{found.analyst} may not propose studies: it is the {role} [FE068]")
-        check_files(found.files)
-        found._check(members)
-        return found
+        return replace(super().unpack(raw, members), id=proposal_id(raw))
 
     @cached_property
     def asked(self) -> dict[str, Any]:
@@ -273,7 +275,12 @@ class Proposal(SignedStatement):
             raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror} [SO026]") from None
         return folder / STUDY_FILE
 
-    def _check(self, members: FederationMembers) -> None:
+    def check(self, members: FederationMembers) -> None:
+        """Raise an error unless its files make a study with the pins and the address of these members."""
+        role = members.roles[self.analyst]
+        if role == "hub":
+            raise FederationError(f"{self.analyst} may not propose studies: it is the {role} [FE068]")
+        check_files(self.files)
         if self.deadline <= self.made:
             raise FederationError(
                 "the deadline of this proposal had passed when it was made: choose a later deadline [FE073]"
@@ -345,12 +352,9 @@ class ProposalAnswer(SignedStatement):
 
     kind, signer_field = "answer", "party"
 
-    @classmethod
-    def unpack(cls, raw: bytes, members: FederationMembers) -> ProposalAnswer:
-        """An answer as it was signed; anything else is an error."""
-        found = super().unpack(raw, members)
-        members.check([found.party])
-        return found
+    def check(self, members: FederationMembers) -> None:
+        """Raise an error unless a party says it."""
+        members.check([self.party])
 
 
 @dataclass(frozen=True)
@@ -372,13 +376,10 @@ class AttemptReport(SignedStatement):
 
     kind, signer_field = "outcome", "participant"
 
-    @classmethod
-    def unpack(cls, raw: bytes, members: FederationMembers) -> AttemptReport:
-        """An outcome as it was signed; anything else is an error."""
-        found = super().unpack(raw, members)
-        if (found.result and found.ended != "finished") or (found.files and not found.result):
-            raise FederationError(f"this outcome of {found.signer} names a result though it has not finished [FE083]")
-        return found
+    def check(self, members: FederationMembers) -> None:
+        """Raise an error if it names a result of an attempt that has not finished."""
+        if (self.result and self.ended != "finished") or (self.files and not self.result):
+            raise FederationError(f"this outcome of {self.signer} names a result though it has not finished [FE083]")
 
 
 @dataclass(frozen=True)
@@ -390,3 +391,93 @@ class Withdrawal(SignedStatement):
     made: Moment
 
     kind, signer_field = "withdrawal", "by"
+
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FILLED = ("coordinator", "pins")
+
+
+def make_proposal(
+    path: Path, members: FederationMembers, analyst: str, purpose: str, deadline: datetime
+) -> tuple[Proposal, Preflight]:
+    """A study as a proposal to this federation, and what it would cost; the study file may lack pins and address."""
+    raw = read_toml(path, "study file")
+    parties = raw.get("parties")
+    if not isinstance(parties, dict) or "task" not in raw:
+        raise StudyError(f"{path} is no study file: it needs [task] and [parties.NAME] [ST539]")
+    said = raw.get("coordinator")
+    if isinstance(said, dict) and said.get("hubs"):
+        raise StudyError(f"{path}: {NO_HUBS} [ST540]")
+    members.check(parties)
+    pins = {name: members.pins[name] for name in (*parties, COORDINATOR)}
+    text = fill_in_pins(reading.read_text(path), raw, members.address, pins)
+    files = {STUDY_FILE: text.encode(), **_named_files(path, raw)}
+    check_files(files)
+    made = datetime.now(UTC)
+    with tempfile.TemporaryDirectory(prefix="colonnade-") as name:
+        bare = Proposal(analyst, purpose, made, deadline, str(raw.get("name", "")), "0" * 64, files)
+        try:
+            study = Study.load(bare.write(Path(name), members)).runnable()
+            cost, digest = preflight(study), study.digest
+        except StudyError as error:
+            raise StudyError(str(error).replace(str(Path(name) / STUDY_FILE), str(path))) from None
+    return Proposal(analyst, purpose, made, deadline, study.name, digest, files), cost
+
+
+def fill_in_pins(text: str, raw: dict[str, Any], address: str, pins: dict[str, str]) -> str:
+    """A study file with other pins and another address; everything else in it stays as it is written."""
+    kept, inside = [], False
+    for line in text.splitlines():
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]", line):
+            inside = header[1].split(".")[0].strip("\"' ") in _FILLED
+        if not inside:
+            kept.append(line)
+    said = raw.get("coordinator")
+    hub = {"address": address} | ({"links": said["links"]} if isinstance(said, dict) and "links" in said else {})
+    lines = [*kept, "", "[coordinator]", *(f"{key} = {json.dumps(value)}" for key, value in hub.items()), "", "[pins]"]
+    lines += [f"{json.dumps(name)} = {json.dumps(pin)}" for name, pin in pins.items()]
+    made = "\n".join(lines) + "\n"
+    wanted = {key: value for key, value in raw.items() if key not in _FILLED}
+    try:
+        found = reading.parse_toml(made)
+    except reading.MalformedFile:
+        found = {}
+    if found != wanted | {"coordinator": hub, "pins": pins}:
+        raise StudyError(
+            "the pins cannot be written into this study file: write [coordinator] and [pins] as tables of their own, "
+            "at its end [ST541]"
+        )
+    return made
+
+
+def _named_files(path: Path, raw: dict[str, Any]) -> dict[str, bytes]:
+    """The files that a study file names."""
+    named = [party.get("schema") for party in raw["parties"].values() if isinstance(party, dict)]
+    model = raw["task"].get("model") if isinstance(raw["task"], dict) else None
+    found: dict[str, bytes] = {}
+    for name in [name for name in (*named, model) if isinstance(name, str)]:
+        places = [name, str(Path(name).with_suffix(".npz"))] if name == model else [name]
+        for place in places:
+            if place == name or (path.parent / place).exists():
+                found[place] = _read_file(path.parent / place)
+    return found
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return reading.read_bytes(path, MOST_MODEL)
+    except reading.UnreadableFile as error:
+        raise StudyError(f"{path} cannot be read: {error} [ST542]") from None
+
+
+def parse_deadline(text: str) -> datetime:
+    """A moment, from a time to wait such as ``7d`` or ``12h``, or a date such as ``2030-01-31``."""
+    if found := re.fullmatch(r"(\d{1,6})([mhdw])", text.strip()):
+        return datetime.now(UTC) + timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise FederationError(
+            f"{text[:40]!r} is no deadline: say how long, such as 30m, 12h or 7d, or a date such as 2030-01-31 [FE085]"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -34,7 +34,7 @@ from colonnade.tables.sources.databases import Database, Query
 from colonnade.tables.sources.object_stores import check_address, is_address
 from colonnade.tables.text_format import TextFormat
 from colonnade.wire.link_offers import DirectLinkSettings, PeerRoute, PortRange, is_address as is_host_and_port
-from colonnade.wire.traffic import PeerTraffic
+from colonnade.wire.peer_liveness import PeerTraffic
 
 PROCESSES, RAY = "processes", "ray"
 _CLIENT = "ray://"

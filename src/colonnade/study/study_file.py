@@ -613,6 +613,9 @@ class StudyFile(FileSection):
         return self
 
 
+HostAndPort = Annotated[str, AfterValidator(check_host_and_port)]
+
+
 def _host_and_port(address: str) -> tuple[str, int]:
     """Host and port, the same for every way to write them."""
     host, _, port = address.rpartition(":")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         InMemoryNetwork as InMemoryNetwork,
         SimulatedNetwork as SimulatedNetwork,
     )
+    from colonnade.wire.peer_liveness import TaskTally as TaskTally, TrafficCounters as TrafficCounters
     from colonnade.wire.quota import HubLimits as HubLimits
-    from colonnade.wire.traffic import TaskTally as TaskTally, TrafficCounters as TrafficCounters
 
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -38,6 +38,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "identity": "Certificate Identity check_name",
         "in_memory_network": "SimulatedNetwork InMemoryNetwork InMemoryEndpoint",
         "quota": "HubLimits",
-        "traffic": "TrafficCounters TaskTally",
+        "peer_liveness": "TrafficCounters TaskTally",
     },
 )

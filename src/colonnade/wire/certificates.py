@@ -53,13 +53,8 @@ def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> boo
     return True
 
 
-def has_ed25519_key(certificate: x509.Certificate) -> bool:
-    """Whether the key of this certificate is an Ed25519 key."""
-    return isinstance(certificate.public_key(), Ed25519PublicKey)
-
-
 def raw_key(certificate: x509.Certificate) -> bytes:
-    """The Ed25519 key of this certificate, as its 32 bytes."""
+    """The Ed25519 key of this certificate, as its 32 bytes; another kind of key is a TypeError."""
     key = certificate.public_key()
     if not isinstance(key, Ed25519PublicKey):
         raise TypeError("this certificate holds another kind of key [VA262]")

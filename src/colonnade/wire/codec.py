@@ -339,30 +339,6 @@ def encode_parts(value: Any) -> list[bytes | memoryview]:
     return writer.finish()
 
 
-class SingleArrayMessage(NamedTuple):
-    """A message with one array, as a thread passes it on: a read-only copy, and how many bytes its frame would have."""
-
-    kind: str
-    name: str
-    array: NDArray[Any]
-    size: int
-
-
-def single_array_message(kind: str, fields: dict[str, Any]) -> SingleArrayMessage | None:
-    """The message, if it has one array and nothing else, and if all that a frame would check holds already."""
-    if len(fields) != 1:
-        return None
-    ((name, array),) = fields.items()
-    if type(array) is not np.ndarray or not array.flags.c_contiguous:
-        return None
-    size = _size_of(kind, name, array.dtype, array.shape)
-    if not 0 < size <= MAX_FRAME:
-        return None
-    copy = array.copy()
-    copy.flags.writeable = False
-    return SingleArrayMessage(kind, name, copy, size)
-
-
 def decode(data: bytes | bytearray | memoryview) -> Any:
     """The value in a frame. Arrays are read-only views of ``data``, not copies."""
     view = memoryview(data)
@@ -409,14 +385,6 @@ def _encode_array(kind: str, name: str, array: NDArray[Any]) -> list[bytes | mem
     if len(head) + array.nbytes > MAX_FRAME:
         raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks [MS061]")
     return [head, array.reshape(-1).view(np.uint8).data]
-
-
-@lru_cache(_MOST_HEADS)
-def _size_of(kind: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
-    """The bytes of a message with one array, 0 if it must go through a frame: truth values are checked when read."""
-    if DTYPE_CODES.get(dtype, 0) == 0:
-        return 0
-    return len(_head_of(kind, name, dtype, shape)) + prod(shape) * dtype.itemsize
 
 
 @lru_cache(_MOST_HEADS)
@@ -473,11 +441,6 @@ def decode_message(frame: bytes | memoryview, kind: str, peer: str) -> dict[str,
         raise ProtocolError(f"{peer} sent something that is not a message, and {kind!r} was due [MS057]")
     got: str = value[0]
     fields: dict[str, Any] = value[1]
-    check_kind(got, kind, peer)
-    return fields
-
-
-def check_kind(got: str, kind: str, peer: str) -> None:
-    """Refuse a message of another kind than the one that is due."""
     if got != kind:
         raise ProtocolError(f"expected {kind!r} from {peer}, got {sanitize(got, _LONGEST_KIND)!r} [MS058]")
+    return fields

@@ -5,40 +5,256 @@ until the hub has recognised a participant on it. Strangers have little time and
 those who began TLS each their own; if there is no place left, the oldest of them goes, from the address with the most.
 So strangers elsewhere never take the place of a participant, and those at its own address only if they take all places
 anew while it shakes hands. gRPC alone would accept connections until there are no descriptors, or refuse participants
-as long as strangers hold all places.
+as long as strangers hold all places. The listener of direct links has its strangers in the same kind of crowd.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import resource
 import socket
-from collections.abc import Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
+from ipaddress import ip_network
 from typing import Any
 
 from colonnade.errors import ConnectError
 from colonnade.wire.quota import CALL, TokenBucket
-from colonnade.wire.tcp_proxy import ProxySocket, SocketMover
-from colonnade.wire.unauthenticated import (
-    DESCRIPTORS_EACH,
-    UnauthenticatedConnection,
-    UnauthenticatedPool,
-    explain_listen_error,
-    listen_at_all_addresses,
-    network_of,
-    split_address,
-    starts_with_client_hello,
-    unauthenticated_places,
-)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``host:port``."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ConnectError(f"{address!r} is not an address: write host:port [CN024]")
+    return host.strip("[]"), int(port)
+
+
+def listen_at_all_addresses(host: str, port: int, backlog: int) -> list[socket.socket]:
+    """Sockets that do not block, all at one port, which the system chooses for port 0; an OSError if there is none."""
+    found: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, _, _, _, address in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)):
+            at = (address[0], found[0].getsockname()[1] if found and not port else port)
+            try:
+                found.append(socket.create_server(at, family=family, backlog=backlog))
+            except OSError as error:
+                # A name may have addresses that this machine has not, such as ::1 where IPv6 is off.
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error
+        if missing is not None and not found:
+            raise missing
+    except OSError:
+        for listener in found:
+            listener.close()
+        raise
+    for listener in found:
+        listener.setblocking(False)
+    return found
+
+
+def explain_listen_error(error: OSError, in_use: str, elsewhere: str = "") -> str:
+    """Why the system lets nobody listen; ``in_use`` says so of a port that is taken, ``elsewhere`` adds an advice."""
+    if error.errno == errno.EADDRINUSE:
+        return in_use
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "this user may not open the port; choose one above 1023"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return f"that is no address of this machine{elsewhere}"
+    return error.strerror or "the system refuses"
+
+
+_DESCRIPTORS = 4096
+_OWN_DESCRIPTORS = 64
+_MOST_STRANGERS = 512
+_LEAST_STRANGERS = 4
+_STRANGERS_BESIDE_LANES = 32
+DESCRIPTORS_EACH = 3
+"""Descriptors of a connection that is passed on: this side, and both ends of the way to gRPC."""
+_HELLO_HEAD = 6
+_HANDSHAKE, _VERSION, _CLIENT_HELLO = 0x16, 0x03, 0x01
+_LONGEST_RECORD = 1 << 14
+
+
+class UnauthenticatedConnection(ABC):
+    """A connection that may have to make room."""
+
+    def __init__(self, home: str) -> None:
+        self.source_network = home
+        self.pool: UnauthenticatedPool | None = None
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Disconnect now."""
+
+    def leave_pool(self) -> None:
+        """Free this one's place among strangers, if it has one."""
+        if self.pool is not None:
+            self.pool.remove(self)
+            self.pool = None
+
+
+class UnauthenticatedPool:
+    """Guests that are not recognised, and a number of places for them."""
+
+    def __init__(self, places: int) -> None:
+        self._places, self._count = places, 0
+        self._homes: dict[str, dict[UnauthenticatedConnection, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._homes)
+
+    def add(self, guest: UnauthenticatedConnection) -> None:
+        """Give a guest a place here, if need be that of another."""
+        guest.leave_pool()
+        while self._count >= self._places:
+            self.make_room()
+        self._homes.setdefault(guest.source_network, {})[guest] = None
+        self._count += 1
+        guest.pool = self
+
+    def remove(self, guest: UnauthenticatedConnection) -> None:
+        """Free the place of a guest."""
+        neighbours = self._homes[guest.source_network]
+        del neighbours[guest]
+        if not neighbours:
+            del self._homes[guest.source_network]
+        self._count -= 1
+
+    def make_room(self) -> None:
+        """Disconnect the oldest guest of the address with the most of them."""
+        if self._homes:
+            fullest = max(self._homes, key=lambda home: len(self._homes[home]))
+            oldest = next(iter(self._homes[fullest]))
+            oldest.leave_pool()
+            oldest.drop()
+
+
+def unauthenticated_places(participants: int) -> int:
+    """How many strangers may talk to gRPC at the same time; if few descriptors are allowed, more are asked for first.
+
+    Three times as many strangers may be connected and say nothing, since each of them takes one descriptor.
+    """
+    known = _OWN_DESCRIPTORS + 2 * DESCRIPTORS_EACH * participants
+    free = _raise_descriptor_limit(max(_DESCRIPTORS, known + 2 * DESCRIPTORS_EACH * _MOST_STRANGERS)) - known
+    return max(_LEAST_STRANGERS, min(_MOST_STRANGERS, free // (2 * DESCRIPTORS_EACH)))
+
+
+def lane_places(known: int, people: int, most: int) -> int:
+    """How many lanes of so many people a hub has descriptors for, beside those whom it knows and some strangers."""
+    each = 2 * DESCRIPTORS_EACH * people
+    others = _OWN_DESCRIPTORS + 2 * DESCRIPTORS_EACH * (known + _STRANGERS_BESIDE_LANES)
+    free = _raise_descriptor_limit(max(_DESCRIPTORS, others + most * each)) - others
+    return max(1, min(most, free // max(each, 1)))
+
+
+def _raise_descriptor_limit(useful: int) -> int:
+    """How many descriptors this process may have, after raising the limit as far as it is useful and allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= useful:
+        return useful
+    wanted = useful if hard == resource.RLIM_INFINITY else min(useful, hard)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def starts_with_client_hello(said: bytes) -> bool | None:
+    """Whether these first bytes are those of a TLS client, with its whole greeting; None if more must come first."""
+    expected = (_HANDSHAKE, _VERSION, None, None, None, _CLIENT_HELLO)
+    if any(want not in (None, got) for want, got in zip(expected, said, strict=False)):
+        return False
+    if len(said) < _HELLO_HEAD:
+        return None
+    length = int.from_bytes(said[3:5], "big")
+    if not 0 < length <= _LONGEST_RECORD:
+        return False
+    return len(said) >= length + 5 or None
+
+
+def network_of(address: str) -> str:
+    """The address, or of IPv6 the network of which one customer usually has all addresses."""
+    plain = address.partition("%")[0].removeprefix("::ffff:")
+    return str(ip_network((plain, 64), strict=False)) if ":" in plain else plain
+
+
+_BUSY = "the other side is busy"
+
+
+class ProxySide(asyncio.Protocol):
+    """One of two connections, in the loop that runs; while it has too much to send, the other is not read."""
+
+    def __init__(self, came: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        """``came`` is told what comes; ``lost`` is called once, soon after the connection was closed by either end."""
+        self._came, self._lost = came, lost
+        self._transport: asyncio.Transport
+        self.other: ProxySide
+        """What is paused while much waits here."""
+        self._why_silent: set[str] = set()
+        self._open = self._gone = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is open."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - that of a socket
+        self._transport, self._open = transport, True
+        if self._gone:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Something came."""
+        self._came(data)
+
+    def pause_writing(self) -> None:
+        """Much waits to be sent."""
+        self.other.pause_reading(_BUSY)
+
+    def resume_writing(self) -> None:
+        """Little waits to be sent."""
+        self.other.resume_reading(_BUSY)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is closed."""
+        self._lost()
+
+    def pause_reading(self, why: str) -> None:
+        """Read nothing, until all reasons for that are gone."""
+        self._why_silent.add(why)
+        self._transport.pause_reading()
+
+    def resume_reading(self, why: str) -> None:
+        """This reason not to read is gone."""
+        self._why_silent.discard(why)
+        if not self._why_silent:
+            self._transport.resume_reading()
+
+    def send(self, data: bytes) -> None:
+        """Send these bytes as soon as they can go."""
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Read no more, and close the connection after what waits is sent."""
+        self._gone = True
+        if self._open:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection now."""
+        self._gone = True
+        if self._open:
+            self._transport.abort()
+
 
 LOOPBACK = "127.0.0.1"
 _PAUSE = 0.1
 _AT_ONCE = 16
 _BACKLOG = 512
 _MOST_OF_STRANGERS = 1 << 24  # bytes, before one must be recognised
-_MOST_FALSE_CLAIMS = 16
-_FIRST_WORDS = 1 << 16
+FALSE_CLAIM = _MOST_OF_STRANGERS // 16
+"""What it costs to claim to be another: nobody may do so often."""
 _PORT_IN_USE = (
     "another program has the port, perhaps a coordinator that still runs; end that one, or write another port "
     "into the study file of every participant"
@@ -52,14 +268,13 @@ class ConnectionGate:
     def __init__(self, inner_port: int, participants: int, *, handshake: float, closing: float) -> None:
         self._inner_port, self._handshake, self._closing = inner_port, handshake, closing
         places = unauthenticated_places(participants)
-        self._silent, self._talking = UnauthenticatedPool(DESCRIPTORS_EACH * places), UnauthenticatedPool(places)
-        self._guests: dict[int, _GatedConnection] = {}
+        self._silent, self.talking = UnauthenticatedPool(DESCRIPTORS_EACH * places), UnauthenticatedPool(places)
+        self.guests: dict[int, _GatedConnection] = {}
+        """By the port from which each reaches gRPC."""
         self._open: set[_GatedConnection] = set()
         self._listeners: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
-        self.mover = SocketMover()
-        """Carries the bytes of all connections."""
 
     def listen(self, address: str) -> int:
         """Start to listen; returns the port."""
@@ -89,11 +304,10 @@ class ConnectionGate:
                 await asyncio.wait_for(self._empty.wait(), self._closing)
         for guest in list(self._open):
             guest.drop()
-        self.mover.close()
 
     def recognise(self, peer: str, allowance: TokenBucket) -> None:
         """The connection that gRPC calls ``peer`` carries a stream of a participant: it stays, and may say so much."""
-        if (guest := self._guests.get(_port_of(peer))) is not None:
+        if (guest := self.guests.get(_port_of(peer))) is not None:
             guest.streams += 1
             guest.allowance = allowance
             guest.clear_deadline()
@@ -101,36 +315,24 @@ class ConnectionGate:
 
     def charge(self, peer: str, cost: int) -> None:
         """What came on this connection was as much trouble as so many bytes."""
-        if (guest := self._guests.get(_port_of(peer))) is not None:
+        if (guest := self.guests.get(_port_of(peer))) is not None:
             guest.charge_bytes(cost)
-
-    def refuse(self, peer: str) -> None:
-        """Somebody on this connection claimed to be another: it may not do so often."""
-        self.charge(peer, _MOST_OF_STRANGERS // _MOST_FALSE_CLAIMS)
 
     def release(self, peer: str) -> None:
         """A stream of a participant has ended; without another one the connection is a stranger's again."""
-        if (guest := self._guests.get(_port_of(peer))) is not None:
+        if (guest := self.guests.get(_port_of(peer))) is not None:
             guest.streams -= 1
             if not guest.streams:
-                guest.reset_allowance()
-                self._talking.add(guest)
+                guest.allowance, guest.unasked = None, 0
+                self.talking.add(guest)
                 guest.set_deadline(self._handshake)
-
-    def move_to_talking(self, guest: _GatedConnection) -> None:
-        """A guest has begun TLS."""
-        self._talking.add(guest)
-
-    def register_inner_port(self, guest: _GatedConnection, port: int) -> None:
-        """This guest reaches gRPC from this local port."""
-        self._guests[port] = guest
 
     def connection_closed(self, guest: _GatedConnection, port: int | None) -> None:
         """A guest's connection is closed."""
         guest.clear_deadline()
         self._open.discard(guest)
-        if port is not None and self._guests.get(port) is guest:
-            del self._guests[port]
+        if port is not None and self.guests.get(port) is guest:
+            del self.guests[port]
         if not self._open:
             self._empty.set()
 
@@ -148,15 +350,16 @@ class ConnectionGate:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:  # most likely no descriptor is left: look again when there may be one
-                (self._silent if self._silent else self._talking).make_room()
+                (self._silent if self._silent else self.talking).make_room()
                 loop.remove_reader(listener)
                 loop.call_later(_PAUSE, self._attend, listener)
                 return
-            guest = _GatedConnection(self, network_of(address[0]), connection, self._inner_port, self._closing)
+            guest = _GatedConnection(self, network_of(address[0]), self._inner_port, self._closing)
             self._open.add(guest)
             self._empty.clear()
             self._silent.add(guest)
             guest.set_deadline(self._handshake)
+            self.spawn(guest.attend(connection))
 
     def _attend(self, listener: socket.socket) -> None:
         if listener.fileno() >= 0:
@@ -166,22 +369,29 @@ class ConnectionGate:
 class _GatedConnection(UnauthenticatedConnection):
     """One connection from outside, and the one to gRPC that belongs to it."""
 
-    def __init__(
-        self, door: ConnectionGate, home: str, connection: socket.socket, inner_port: int, closing: float
-    ) -> None:
+    def __init__(self, door: ConnectionGate, home: str, inner_port: int, closing: float) -> None:
         super().__init__(home)
         self.streams = 0
         self.allowance: TokenBucket | None = None
-        self.outer = ProxySocket(connection, self._outer_closed)
-        self._inner: ProxySocket | None = None
-        self._unasked = 0
+        self._outer = ProxySide(self._pass_in, self._outer_closed)
+        self._inner: ProxySide | None = None
+        self.unasked = 0
         self._again: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._door, self._inner_port, self._closing = door, inner_port, closing
         self._own_port: int | None = None
         self._said = b""
         self._ended = False
-        self.outer.on_readable(self._read_client_hello)
+
+    async def attend(self, connection: socket.socket) -> None:
+        """Begin to read."""
+        try:
+            # Otherwise a small message may wait for the receipt of the one before, which is delayed by 40 ms.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: self._outer, connection)
+        except OSError:
+            connection.close()
+            self._outer_closed()
 
     def set_deadline(self, seconds: float) -> None:
         """Close the connection after so many seconds, unless it may stay."""
@@ -193,73 +403,60 @@ class _GatedConnection(UnauthenticatedConnection):
         if self._deadline is not None:
             self._deadline.cancel()
 
-    def reset_allowance(self) -> None:
-        """The guest is a stranger again."""
-        self.allowance, self._unasked = None, 0
-
     def charge_bytes(self, size: int) -> None:
         """So many bytes came: a participant that says too much is heard later, and a stranger not at all."""
         if self.allowance is None:
-            self._unasked += size
-            if self._unasked > _MOST_OF_STRANGERS:
+            self.unasked += size
+            if self.unasked > _MOST_OF_STRANGERS:
                 self.drop()
         elif (pause := self.allowance.take(size)) > 0:
             self._pause_reading(pause)
 
     def _pause_reading(self, seconds: float) -> None:
-        self.outer.pause_reading("too much")
+        self._outer.pause_reading("too much")
         if self._again is not None:
             self._again.cancel()
-        self._again = asyncio.get_running_loop().call_later(seconds, self.outer.resume_reading, "too much")
+        self._again = asyncio.get_running_loop().call_later(seconds, self._outer.resume_reading, "too much")
 
-    def _read_client_hello(self) -> None:
-        """Connect to gRPC, once all first bytes are the greeting of a TLS client."""
-        data = self.outer.read(_FIRST_WORDS)
-        if not data:
+    def _pass_in(self, data: bytes) -> None:
+        """Pass on what came; connect to gRPC first, once all first bytes are the greeting of a TLS client."""
+        if self._inner is not None:
+            self._inner.send(data)
+            self.charge_bytes(len(data))
             return
         self._said += data
         greeted = starts_with_client_hello(self._said)
         if greeted is False:
             self.drop()
         elif greeted:
-            self.outer.pause_reading("entering")
-            self._door.move_to_talking(self)
+            self._outer.pause_reading("entering")
+            self._door.talking.add(self)
             self._door.spawn(self._enter())
 
     async def _enter(self) -> None:
-        connection = socket.socket()
-        connection.setblocking(False)
+        inner = ProxySide(self._outer.send, self.end)
+        inner.other, self._outer.other = self._outer, inner
+        loop = asyncio.get_running_loop()
         try:
-            await asyncio.get_running_loop().sock_connect(connection, (LOOPBACK, self._inner_port))
+            transport, _ = await loop.create_connection(lambda: inner, LOOPBACK, self._inner_port)
         except OSError:
-            connection.close()
             self.drop()
             return
         if self._ended:
-            connection.close()
+            inner.abort()
             return
-        self._inner = ProxySocket(connection, self.end)
-        self._own_port = int(connection.getsockname()[1])
-        self._door.register_inner_port(self, self._own_port)
-        self._inner.send(self._said, self.outer)
+        self._inner, self._own_port = inner, int(transport.get_extra_info("sockname")[1])
+        self._door.guests[self._own_port] = self
+        inner.send(self._said)
         self._said = b""
-        self._inner.on_readable(partial(self._pass_out, self._inner))
-        self.outer.on_readable(partial(self._pass_in, self._inner))
-        self.outer.resume_reading("entering")
-
-    def _pass_out(self, inner: ProxySocket) -> None:
-        inner.forward(self.outer, self._door.mover)
-
-    def _pass_in(self, inner: ProxySocket) -> None:
-        if came := self.outer.forward(inner, self._door.mover):
-            self.charge_bytes(came)
+        self._outer.resume_reading("entering")
 
     def end(self) -> None:
         """Close both connections after what was passed on is sent, which may take only a short time."""
         if self._ended:
             return
         self._ended = True
-        for side in (self.outer, self._inner):
+        for side in (self._outer, self._inner):
             if side is not None:
                 side.close()
         asyncio.get_running_loop().call_later(self._closing, self.drop)
@@ -267,7 +464,7 @@ class _GatedConnection(UnauthenticatedConnection):
     def drop(self) -> None:
         """Close both connections now."""
         self._ended = True
-        for side in (self.outer, self._inner):
+        for side in (self._outer, self._inner):
             if side is not None:
                 side.abort()
 

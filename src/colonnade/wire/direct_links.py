@@ -30,6 +30,13 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from colonnade.errors import ColonnadeError, ConnectError, ProtocolError
+from colonnade.wire.connection_gate import (
+    UnauthenticatedConnection,
+    UnauthenticatedPool,
+    explain_listen_error,
+    listen_at_all_addresses,
+    network_of,
+)
 from colonnade.wire.link_offers import (
     ANSWER_BYTES,
     DIRECTLY,
@@ -49,13 +56,6 @@ from colonnade.wire.link_offers import (
 from colonnade.wire.packets import HEADER_BYTES, MAX_PACKET, PacketKind
 from colonnade.wire.peer_liveness import WireLimits
 from colonnade.wire.reliable_transport import PacketCarrier, ReliableTransport, report_failures
-from colonnade.wire.unauthenticated import (
-    UnauthenticatedConnection,
-    UnauthenticatedPool,
-    explain_listen_error,
-    listen_at_all_addresses,
-    network_of,
-)
 
 _LENGTH = struct.Struct("<I")
 _TAG_BYTES = 16
@@ -63,10 +63,9 @@ _LONGEST_FRAME = HEADER_BYTES + MAX_PACKET
 _BEAT, _END = b"", b"\0"
 """What is no packet: a sign of life, and the last word of whoever leaves."""
 _BEAT_BYTES = _LENGTH.size + _TAG_BYTES
-_STOCK = 1 << 16
+_SLICE = 1 << 16
 _PARTS = 768  # in one system call; a frame has three
 _NO_WAIT_FLAGS = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
-_WHOLE_FLAGS = socket.MSG_WAITALL
 
 
 class BrokenLinkError(ProtocolError):
@@ -82,7 +81,7 @@ class DirectLink:
         self._socket = connection
         self._sealing, self._checking = AESGCM(keys.sending), AESGCM(keys.receiving)
         self._count_out = self._count_in = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._filled = threading.Condition(self._lock)
         self._waiting: deque[memoryview] = deque()
         self._writer: threading.Thread | None = None
@@ -96,8 +95,8 @@ class DirectLink:
 
     # Sending. None of these waits.
 
-    def put(self, packet: bytes | memoryview) -> None:
-        """Send a packet; what the system does not take at once is sent by a thread of its own."""
+    def put(self, packet: bytes | memoryview = _BEAT) -> None:
+        """Send a packet, or a sign of life; what the system does not take at once is sent by a thread of its own."""
         with self._lock:
             if self._over:
                 return
@@ -110,7 +109,7 @@ class DirectLink:
                 except BlockingIOError:
                     pass
                 except OSError:
-                    self._cut("the connection broke")
+                    self.cut("the connection broke")
                     return
                 if not frame:
                     return
@@ -121,19 +120,19 @@ class DirectLink:
                 try:
                     writer.start()
                 except RuntimeError:  # there can be no more threads
-                    self._cut("no thread could be started for it")
+                    self.cut("no thread could be started for it")
                     return
                 self._writer = writer
             self._filled.notify_all()
 
-    def beat(self) -> None:
-        """Give a sign of life."""
-        self.put(_BEAT)
-
     def cut(self, why: str) -> None:
         """Break the connection; whoever reads it is woken."""
         with self._lock:
-            self._cut(why)
+            self.why = self.why or why
+            self._over = True
+            self._filled.notify_all()
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         """Say that nothing more will come, after everything that waits."""
@@ -164,13 +163,6 @@ class DirectLink:
         if self._writer is not None:
             self._writer.join()
         self._socket.close()
-
-    def _cut(self, why: str) -> None:
-        self.why = self.why or why
-        self._over = True
-        self._filled.notify_all()
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _frame(self, packet: bytes | memoryview) -> list[memoryview]:
         tag = self._sealing.encrypt(_nonce_of(self._count_out), b"", packet)
@@ -219,35 +211,27 @@ class DirectLink:
 
     def _frames(self) -> Iterator[memoryview]:
         """The content of every frame, each in memory of its own."""
-        stock = memoryview(bytearray(_STOCK))
-        start = end = 0
+        head = memoryview(bytearray(_LENGTH.size))
         while True:
-            while end - start < _LENGTH.size:
-                stock[: end - start] = stock[start:end]
-                start, end = 0, end - start
-                end += self._receive(stock[end:])
-            (size,) = _LENGTH.unpack_from(stock, start)
-            start += _LENGTH.size
+            self._fill(head)
+            (size,) = _LENGTH.unpack(head)
             if size > _LONGEST_FRAME:
                 raise BrokenLinkError("something on it came from somebody else [MS073]")
             frame = np.empty(size + _TAG_BYTES, np.uint8).data
-            filled = min(len(frame), end - start)
-            frame[:filled] = stock[start : start + filled]
-            start += filled
-            while filled < len(frame):
-                # In slices: a long frame may take long on a slow connection, and each slice is a sign of life.
-                count = self._receive(frame[filled : filled + _STOCK], _WHOLE_FLAGS)
-                filled += count
-                if count == _STOCK:
-                    self.last_heard = monotonic()
+            self._fill(frame)
             self._check(frame[:size], frame[size:])
             yield frame[:size]
 
-    def _receive(self, target: memoryview, flags: int = 0) -> int:
-        count = self._socket.recv_into(target, 0, flags)
-        if not count:
-            raise BrokenLinkError(f"{self.why or 'the other end hung up'} [MS074]")
-        return count
+    def _fill(self, target: memoryview) -> None:
+        """Receive so many bytes, in slices: a long frame may take long, and each slice is a sign of life."""
+        filled = 0
+        while filled < len(target):
+            count = self._socket.recv_into(target[filled : filled + _SLICE], 0, socket.MSG_WAITALL)
+            if not count:
+                raise BrokenLinkError(f"{self.why or 'the other end hung up'} [MS074]")
+            filled += count
+            if count == _SLICE:
+                self.last_heard = monotonic()
 
     def _check(self, content: memoryview | bytes, tag: memoryview | bytes) -> None:
         self._checking.decrypt(_nonce_of(self._count_in), tag, content)
@@ -276,7 +260,7 @@ def dial_link(offer: LinkOffer, seconds: float) -> DirectLink:
         connection.sendall(offer.greeting(nonce))
         theirs = offer.check_answer(read_exactly(connection, ANSWER_BYTES, deadline), nonce)
         link = DirectLink(connection, offer.keys(nonce, theirs, dials=True))
-        link.beat()
+        link.put()
     except BaseException:
         connection.close()
         raise
@@ -660,7 +644,7 @@ class LinkCarrier:
                         self._given_up.add(peer)  # before the cut: it is not dialled again
                         link.cut(f"the other was waited for in vain for {_TRUSTED_FRACTION * self._limits.timeout:g} s")
                     elif monotonic() - link.last_spoke >= beat:
-                        link.beat()
+                        link.put()
             if listener is not None:
                 listener.close()
 

@@ -20,20 +20,27 @@ from functools import partial
 from importlib import import_module
 from ipaddress import ip_address
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError
 from colonnade.lazy import LazyModule
 from colonnade.wire import packets
-from colonnade.wire.connection_gate import LOOPBACK, ConnectionGate
-from colonnade.wire.fair_queue import FairQueue
-from colonnade.wire.identity import CONNECTION_DAYS, Certificate, Identity
+from colonnade.wire.connection_gate import (
+    FALSE_CLAIM,
+    LOOPBACK,
+    ConnectionGate,
+    lane_places,
+    split_address,
+    unauthenticated_places,
+)
+from colonnade.wire.identity import CONNECTION_DAYS, Certificate, Identity, certificates
 from colonnade.wire.peer_liveness import WireLimits
 from colonnade.wire.quota import (
     CALL,
     JOIN,
     REFUSAL,
     UNLIMITED,
+    FairQueue,
     HubAccount,
     HubLimits,
     PlaceKind,
@@ -41,12 +48,7 @@ from colonnade.wire.quota import (
     QuotaRefusal,
 )
 from colonnade.wire.study_sessions import LaneLimits, SessionConnection, StudyRooms, StudySession, is_lane
-from colonnade.wire.unauthenticated import lane_places, split_address, unauthenticated_places
 
-if TYPE_CHECKING:
-    from colonnade.wire import certificates
-else:
-    certificates = LazyModule("colonnade.wire.certificates")
 grpc: Any = LazyModule("grpc")
 
 STOP_SECONDS = 1.0
@@ -593,7 +595,7 @@ class Hub:
         """Answer one question."""
         async with self._authenticated(context, joins=False) as (account, _):
             try:
-                with account.call(), account.memory() as memory:
+                with account.call(), QuestionMemory(account) as memory:
                     await account.pay(CALL)
                     if self._turns is not None:
                         await self._turns.wait(account, CALL)
@@ -633,7 +635,7 @@ class Hub:
                 self._door.release(peer)
         except IdentityError as refusal:
             self._refused["identity"] += 1
-            self._door.refuse(peer)
+            self._door.charge(peer, FALSE_CLAIM)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
         except QuotaRefusal as refusal:
             self._refused[refusal.status.lower()] += 1

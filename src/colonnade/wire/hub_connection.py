@@ -15,25 +15,20 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from time import monotonic, sleep
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, ProtocolError
 from colonnade.lazy import LazyModule
 from colonnade.sanitize import sanitize
 from colonnade.wire import packets
-from colonnade.wire.endpoint import Endpoint, peers_of
+from colonnade.wire.connection_gate import split_address
+from colonnade.wire.endpoint import Endpoint, certificate_date_error, clock_text, peers_of
 from colonnade.wire.hub import grpc_options, split_pieces
-from colonnade.wire.identity import Certificate, HubIdentity, Identity, load_key
+from colonnade.wire.identity import Certificate, HubIdentity, Identity, certificates, load_key
 from colonnade.wire.link_offers import DirectLinkSettings, RouteCallback
 from colonnade.wire.peer_liveness import WireLimits
 from colonnade.wire.reliable_transport import ReliableTransport, report_failures
-from colonnade.wire.tls import certificate_date_error, clock_text
-from colonnade.wire.unauthenticated import split_address
 
-if TYPE_CHECKING:
-    from colonnade.wire import certificates
-else:
-    certificates = LazyModule("colonnade.wire.certificates")
 _RETRY_PAUSE = 0.3
 _IS_IT_THE_HUB = (
     "check that this is the coordinator's address and port, that no other program has the port, and that no proxy "
@@ -78,8 +73,6 @@ def _try_handshake(address: str, identity: HubIdentity, hub: Certificate, timeou
         with socket.create_connection(split_address(address), timeout=timeout) as plain:
             plain.settimeout(timeout)
             return _shake_hands(plain, address, identity, hub)
-    except ColonnadeError:
-        raise
     except TimeoutError:
         raise ConnectError(
             f"{address} does not answer within {timeout:g} s; check the address, that no firewall blocks it, and that "

@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from colonnade.disk import reading, writing
 from colonnade.errors import IdentityError, StorageError
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.x509 import Certificate as X509Certificate
 
-    from colonnade.wire import certificates
+    from colonnade.wire import certificates as certificates
 else:
     certificates = LazyModule("colonnade.wire.certificates")  # the library for certificates takes long to load
 
 IDENTITY_DAYS = 3650
 CONNECTION_DAYS = 30
+LONGEST_STAY = timedelta(hours=48)
+"""For how long a worker can be introduced at most; it can be introduced again."""
 _MOST_BYTES = 1 << 20
 """More than any key or certificate has."""
 
@@ -53,10 +55,13 @@ class Certificate:
         """Read PEM text and check that it is the certificate of an identity; errors call it ``source``."""
         try:
             found = certificates.read_self_signed(pem)
+            certificates.raw_key(found)
         except ValueError:
             raise IdentityError(f"{source} is not a self-signed certificate in PEM form [ID020]") from None
-        if not certificates.has_ed25519_key(found):
-            raise IdentityError(f"{source} does not hold an Ed25519 key; make one with `colonnade init` [ID021]")
+        except TypeError:
+            raise IdentityError(
+                f"{source} does not hold an Ed25519 key; make one with `colonnade init` [ID021]"
+            ) from None
         return cls(check_name(certificates.common_name(found)), certificates.pem_of(found))
 
     @classmethod
@@ -146,19 +151,24 @@ class ConnectionCertificate:
         raise TypeError("the private key of a connection is neither copied nor sent to another process [VA270]")
 
 
-class HubIdentity(Protocol):
-    """Whoever connects to a hub: an identity, or somebody whom one has sent."""
+@dataclass(frozen=True)
+class WorkerAdmission:
+    """What a worker shows a hub: a certificate for its connections, which its party's identity issued."""
+
+    certificate: Certificate
+    """That of the party."""
+    connection: ConnectionCertificate = field(repr=False)
+    until: datetime
 
     @property
     def name(self) -> str:
-        """The name under which the hub knows it."""
-
-    @property
-    def certificate(self) -> Certificate:
-        """The certificate by which the hub knows it."""
+        """The name of the party."""
+        return self.certificate.name
 
     def issue_connection_certificate(self) -> ConnectionCertificate:
-        """What it shows on one connection."""
+        """The same for every connection; an error once it is out of date."""
+        check_until(self.name, self.until, datetime.now(UTC))
+        return self.connection
 
 
 class Identity:
@@ -192,7 +202,7 @@ class Identity:
             key = certificates.read_key(_read(Path(key_path)))
         except (ValueError, TypeError):
             raise IdentityError(f"{key_path} is not an unencrypted private key in PEM form [ID026]") from None
-        if os.name == "posix" and Path(key_path).stat().st_mode & 0o077:
+        if Path(key_path).stat().st_mode & 0o077:
             raise IdentityError(
                 f"{key_path} can be read by others: run `chmod 600 {key_path}`, and consider a new key [ID027]"
             )
@@ -247,6 +257,10 @@ class Identity:
         return certificates.key_pem(self._key)
 
 
+HubIdentity = Identity | WorkerAdmission
+"""Whoever connects to a hub: an identity, or a worker whom one has sent."""
+
+
 def load_key(context: ssl.SSLContext, key_pem: bytes, chain_pem: bytes) -> None:
     """Let a TLS context use a private key and its certificates, without a file that could be left behind.
 
@@ -277,6 +291,17 @@ def _readable(content: bytes) -> Iterator[str]:
         yield f"/dev/fd/{reader}"
     finally:
         os.close(reader)
+
+
+def check_until(name: str, until: datetime, now: datetime) -> None:
+    """Raise an error unless a worker's introduction is good at this time."""
+    if now >= until:
+        raise IdentityError(
+            f"the introduction of a worker of {name} was good until {until:%Y-%m-%d %H:%M} UTC, and this machine's "
+            f"clock says {now:%Y-%m-%d %H:%M}: let its head introduce it again, or set the clock right [ID060]"
+        )
+    if until > now + LONGEST_STAY + certificates.CLOCK_SKEW:
+        raise IdentityError(f"the introduction of a worker of {name} is good for longer than any may be [ID061]")
 
 
 def fingerprint_of(der: bytes) -> str:

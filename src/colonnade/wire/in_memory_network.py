@@ -1,9 +1,8 @@
 """Participants as threads of one process.
 
 Nobody can read messages between two threads, and none are lost, so they are neither sealed nor numbered. They are
-encoded as between machines: the receiver gets a read-only copy, and the same values are allowed. A message of one array
-is copied without being encoded, which gives the same. A :class:`SimulatedNetwork` adds the delays of participants that
-are far apart.
+encoded as between machines: the receiver gets a read-only copy, and the same values are allowed. A
+:class:`SimulatedNetwork` adds the delays of participants that are far apart.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.wire import codec
-from colonnade.wire.codec import MAX_FRAME, check_kind, check_size, decode_message
 from colonnade.wire.identity import check_name
 from colonnade.wire.peer_liveness import (
+    TrafficCounters,
     WireLimits,
     mark_spare,
     not_joined_error,
@@ -38,7 +37,6 @@ from colonnade.wire.peer_liveness import (
     silent_peer_error,
     stopped_error,
 )
-from colonnade.wire.traffic import TrafficCounters
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class MessageQueue:
     __slots__ = ("_parcels", "_sent", "_taken", "crowded")
 
     def __init__(self) -> None:
-        self._parcels: SimpleQueue[tuple[bytes | codec.SingleArrayMessage, int, float] | None] = SimpleQueue()
+        self._parcels: SimpleQueue[tuple[bytes, float] | None] = SimpleQueue()
         # Only one thread changes each of them, so they need no lock.
         self._sent = self._taken = 0
         self.crowded = False
@@ -135,18 +133,18 @@ class MessageQueue:
         """Bytes that were sent and not yet taken."""
         return self._sent - self._taken
 
-    def put(self, frame: bytes | codec.SingleArrayMessage, size: int, due: float) -> None:
-        """Send a frame of so many bytes that arrives at the time ``due``."""
-        self._sent += size
-        self._parcels.put((frame, size, due))
+    def put(self, frame: bytes, due: float) -> None:
+        """Send a frame that arrives at the time ``due``."""
+        self._sent += len(frame)
+        self._parcels.put((frame, due))
 
-    def take(self, timeout: float) -> tuple[bytes | codec.SingleArrayMessage, int, float] | None:
-        """The next frame, its size, and when it arrives; None if the lane has ended. Raises Empty after the timeout."""
+    def take(self, timeout: float) -> tuple[bytes, float] | None:
+        """The next frame, and when it arrives; None if the lane has ended. Raises Empty after the timeout."""
         parcel = self._parcels.get(timeout=timeout)
         if parcel is None:
             self.end()  # for the next call
         else:
-            self._taken += parcel[1]
+            self._taken += len(parcel[0])
         return parcel
 
     def end(self) -> None:
@@ -289,23 +287,22 @@ class InMemoryChannel:
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message; waits only if the peer has not yet taken enough of the earlier ones."""
-        single = codec.single_array_message(kind, fields)
-        frame = single or b"".join(codec.encode_parts([kind, fields]))
+        frame = b"".join(codec.encode_parts([kind, fields]))
+        size = len(frame)
         room, lane = self._room, self._out
         if room.uneasy:
             self._check()
-        size = single.size if single else len(frame)
         if (waiting := lane.waiting) and waiting + size > room.window:
             self._wait_for_room(size)
         if not (room.uneasy and self._peer_is_gone()):
-            lane.put(frame, size, 0.0 if room.network is None else self._place.arrival(size))
+            lane.put(frame, 0.0 if room.network is None else self._place.arrival(size))
         traffic = self._traffic
         traffic.messages_sent += 1
         traffic.payload_sent += size
         traffic.sealed_sent += size
         self._tally.count_sent(size)
 
-    def recv(self, kind: str, most: int = MAX_FRAME) -> dict[str, Any]:
+    def recv(self, kind: str, most: int = codec.MAX_FRAME) -> dict[str, Any]:
         """The fields of the next message, which must be of this kind and of at most so many bytes."""
         room = self._room
         if room.uneasy:
@@ -323,20 +320,17 @@ class InMemoryChannel:
             self._check()
             left = PeerLost(f"{self.peer} has left the study, and more was expected from it [PE011]")
             raise self._place.lose(self.peer, left)
-        frame, size, due = parcel
+        frame, due = parcel
         if due:
             self._travel(due)
         if room.uneasy:
             self._place.check()
         traffic = self._traffic
         traffic.messages_received += 1
-        traffic.payload_received += size
-        traffic.sealed_received += size
-        check_size(size, kind, self.peer, most)
-        if isinstance(frame, codec.SingleArrayMessage):
-            check_kind(frame.kind, kind, self.peer)
-            return {frame.name: frame.array}
-        return decode_message(frame, kind, self.peer)
+        traffic.payload_received += len(frame)
+        traffic.sealed_received += len(frame)
+        codec.check_size(len(frame), kind, self.peer, most)
+        return codec.decode_message(frame, kind, self.peer)
 
     def _check(self) -> None:
         """Raise the error that ended the study, also if the peer goes on without this participant."""

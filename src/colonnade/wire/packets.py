@@ -8,7 +8,7 @@ the names of sender and receiver. The hub checks the sender's name and forwards 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -133,12 +133,11 @@ def bundle(messages: Sequence[bytes]) -> bytes:
     return b"".join((_BUNDLED, *(part for one in messages for part in (_BUNDLE_LENGTH.pack(len(one)), one))))
 
 
-def unbundle(message: bytes) -> Iterable[bytes]:
+def unbundle(message: bytes) -> Iterator[bytes]:
     """The messages in a bundle, or the message itself if it is not a bundle."""
-    return _unbundle(message) if message[:1] == _BUNDLED else (message,)
-
-
-def _unbundle(message: bytes) -> Iterator[bytes]:
+    if message[:1] != _BUNDLED:
+        yield message
+        return
     at = 1
     while at < len(message):
         start = at + _BUNDLE_LENGTH.size

@@ -1,4 +1,4 @@
-"""Which peers are present, what errors there were, and how long to wait.
+"""Which peers are present, what errors there were, how long to wait, and how much was sent to each.
 
 No thread watches the clock. A waiting thread wakes up when a deadline has passed, and a later call notices it at once.
 """
@@ -6,9 +6,10 @@ No thread watches the clock. A waiting thread wakes up when a deadline has passe
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from time import monotonic
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic, thread_time
 from typing import NoReturn
 
 from colonnade.errors import ColonnadeError, ConnectError, PeerLost, PeerStopped, ProtocolError
@@ -347,3 +348,77 @@ def raise_copy(error: ColonnadeError) -> NoReturn:
     anew = type(error)(*error.args)
     anew.public = error.public
     raise anew
+
+
+@dataclass
+class PeerTraffic:
+    """Counts for one peer, or the sum over all peers."""
+
+    messages_sent: int = 0
+    messages_received: int = 0
+    payload_sent: int = 0
+    """Bytes of frames before encryption."""
+    payload_received: int = 0
+    sealed_sent: int = 0
+    """Bytes given to the carrier: sealed records, packet headers, acknowledgements, repeated packets."""
+    sealed_received: int = 0
+    cpu_seconds: float = 0.0
+    """CPU time of the TLS work, in all threads."""
+
+
+@contextmanager
+def cpu_timer(traffic: PeerTraffic) -> Iterator[None]:
+    """Add the CPU time of what is done inside to the counts; small, because there is one for every message."""
+    start = thread_time()
+    try:
+        yield
+    finally:
+        traffic.cpu_seconds += thread_time() - start
+
+
+class TaskTally:
+    """Counts of what this participant sent to all peers; the cost of a task is the difference of two readings."""
+
+    __slots__ = ("_spoke", "messages", "payload", "rounds")
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        """How often it waited for a message after it had sent one."""
+        self.messages = 0
+        self.payload = 0
+        self._spoke = False
+
+    def count_sent(self, size: int) -> None:
+        """Count a message of this size that was sent."""
+        self.messages += 1
+        self.payload += size
+        self._spoke = True
+
+    def count_wait(self) -> None:
+        """Count a round if something was sent since the last wait."""
+        if self._spoke:
+            self.rounds += 1
+            self._spoke = False
+
+
+@dataclass
+class TrafficCounters:
+    """Traffic by peer."""
+
+    peers: dict[str, PeerTraffic] = field(default_factory=dict)
+    tally: TaskTally = field(default_factory=TaskTally)
+
+    @classmethod
+    def for_peers(cls, names: Iterable[str]) -> TrafficCounters:
+        """Counters for these peers, all zero."""
+        return cls({name: PeerTraffic() for name in names})
+
+    @property
+    def total(self) -> PeerTraffic:
+        """The sum over all peers."""
+        total = PeerTraffic()
+        sums = vars(total)
+        for traffic in self.peers.values():
+            for name, count in vars(traffic).items():
+                sums[name] += count
+        return total

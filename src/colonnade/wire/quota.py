@@ -1,7 +1,7 @@
 """How much of the hub one identity may take, so that nobody's studies suffer from another's.
 
 A member that sends more than it may is slowed down: the hub reads its streams later. Below that, all have their turns
-(:mod:`~colonnade.wire.fair_queue`). Whatever cannot be slowed down, such as one more connection, is refused with a
+(:mod:`~colonnade.wire.quota`). Whatever cannot be slowed down, such as one more connection, is refused with a
 sentence.
 """
 
@@ -12,12 +12,59 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from heapq import heappop, heappush
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from colonnade.errors import ConnectError
-from colonnade.wire.fair_queue import QueueMember
 from colonnade.wire.packets import MAX_PACKET
+
+AT_ONCE = 1 << 20
+"""As much work as is begun between two looks at the network, in bytes."""
+CREDIT = 1 << 22
+"""What one who was idle may have before the others, in bytes."""
+
+
+class FairQueue:
+    """Hands out turns, in one loop."""
+
+    def __init__(self) -> None:
+        self._now, self._left, self._count = 0.0, float(AT_ONCE), 0
+        self._waiting: list[tuple[float, int, float, asyncio.Future[None]]] = []
+        self._watching = False
+
+    async def wait(self, tenant: HubAccount, cost: float) -> None:
+        """Return when it is this tenant's turn for so much work."""
+        begin = max(self._now - CREDIT, tenant.next_start)
+        tenant.next_start = begin + cost
+        loop = asyncio.get_running_loop()
+        if not self._watching:
+            self._watching = True
+            loop.call_soon(self._next)
+        if self._left > 0 and not self._waiting:
+            self._begin(begin, cost)
+            return
+        turn: asyncio.Future[None] = loop.create_future()
+        self._count += 1
+        heappush(self._waiting, (begin, self._count, cost, turn))
+        await turn
+
+    def _begin(self, begin: float, cost: float) -> None:
+        self._now = max(self._now, begin)
+        self._left -= cost
+
+    def _next(self) -> None:
+        """The loop has looked at the network: as much as fits may begin."""
+        self._left = float(AT_ONCE)
+        while self._waiting and self._left > 0:
+            begin, _, cost, turn = heappop(self._waiting)
+            if not turn.done():  # it may have been cancelled
+                self._begin(begin, cost)
+                turn.set_result(None)
+        self._watching = bool(self._waiting) or self._left < AT_ONCE
+        if self._watching:
+            asyncio.get_running_loop().call_soon(self._next)
+
 
 PlaceKind = Literal["room", "lane"]
 """The kinds of rooms: lanes have a limit of their own."""
@@ -93,8 +140,11 @@ class TokenBucket:
         return min(max(0.0, -self._level / self._rate), _LONGEST_PAUSE)
 
 
-class HubAccount(QueueMember):
+class HubAccount:
     """What one identity has at the hub now."""
+
+    next_start = 0.0
+    """When its next work may begin, on the clock of those who are served."""
 
     def __init__(self, name: str, limits: HubLimits) -> None:
         self.name, self.limits = name, limits
@@ -102,10 +152,15 @@ class HubAccount(QueueMember):
         """Connections in rooms, of each kind."""
         self.calls: set[asyncio.Task[Any]] = set()
         """Questions that are being answered."""
-        self._held = 0
+        self.held = 0
+        """Bytes of questions and answers."""
         self._share = TokenBucket(limits.bytes_per_second, _BURST * limits.bytes_per_second)
         self.line = TokenBucket(_CEILING * limits.bytes_per_second, _HEADROOM)
         """For all bytes of its connections, whatever they mean."""
+
+    def add_cost(self, cost: float) -> None:
+        """Its work was more than it seemed."""
+        self.next_start += cost
 
     async def pay(self, amount: int) -> None:
         """Wait until its share allows for so much more."""
@@ -154,27 +209,9 @@ class HubAccount(QueueMember):
         finally:
             self.calls.discard(task)
 
-    @contextmanager
-    def memory(self) -> Iterator[QuestionMemory]:
-        """Memory for one question and its answer, which is given back at the end."""
-        used = QuestionMemory(self)
-        try:
-            yield used
-        finally:
-            self._held -= used.size
-
-    def hold(self, size: int) -> None:
-        """Keep so many more bytes, or refuse them."""
-        if self._held + size > self.limits.memory // 2:
-            raise QuotaRefusal(
-                f"the questions of {self.name} and their answers take more memory than one member may have at this "
-                "hub; ask one after the other [CN036]"
-            )
-        self._held += size
-
 
 class QuestionMemory:
-    """What one question holds of its account's memory."""
+    """What one question and its answer hold of their account's memory; it is given back at the end of the block."""
 
     def __init__(self, account: HubAccount) -> None:
         self._account = account
@@ -182,9 +219,21 @@ class QuestionMemory:
         self.size = 0
 
     def hold(self, size: int) -> None:
-        """Hold so many more bytes."""
-        self._account.hold(size)
+        """Hold so many more bytes, or refuse them."""
+        account = self._account
+        if account.held + size > account.limits.memory // 2:
+            raise QuotaRefusal(
+                f"the questions of {account.name} and their answers take more memory than one member may have at this "
+                "hub; ask one after the other [CN036]"
+            )
+        account.held += size
         self.size += size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._account.held -= self.size
 
     async def add(self, size: int) -> None:
         """Hold so many more bytes, and pay for them."""

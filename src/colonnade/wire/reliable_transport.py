@@ -17,8 +17,7 @@ from typing import NamedTuple, Protocol
 from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.packets import MAX_PACKET, Packet, PacketKind, SignedNotice, pack_packet, unpack_packet
-from colonnade.wire.peer_liveness import PeerLiveness, WireLimits, not_joined_error, stopped_error
-from colonnade.wire.traffic import TrafficCounters
+from colonnade.wire.peer_liveness import PeerLiveness, TrafficCounters, WireLimits, not_joined_error, stopped_error
 
 
 class PacketCarrier(Protocol):
@@ -383,26 +382,22 @@ class ReliableTransport(PeerLiveness):
             with self.changed:
                 self._counters.peers[name].sealed_received += len(data)
                 fresh = self._receive(name, packet)
-        except FloodError as flood:
-            self._shut_out(name, flood)
+        except FloodError as flood:  # it fills this participant's memory
+            with self.changed:
+                self._boxes[name].shut = True
+                self._boxes[name].inbox.clear()
+                self.carrier_failed(
+                    ProtocolError(
+                        f"{name} sends more than this participant gave it room for ({flood}); the "
+                        "study cannot go on [MS086]"
+                    )
+                )
             return
         except ProtocolError as error:
             self.fail_peer(name, ProtocolError(f"the traffic with {name} was damaged on its way: {error} [MS085]"))
             return
         if fresh:
             self._arrived(name)
-
-    def _shut_out(self, name: str, flood: FloodError) -> None:
-        """End the study: a peer fills this participant's memory."""
-        with self.changed:
-            self._boxes[name].shut = True
-            self._boxes[name].inbox.clear()
-            self.carrier_failed(
-                ProtocolError(
-                    f"{name} sends more than this participant gave it room for ({flood}); the "
-                    "study cannot go on [MS086]"
-                )
-            )
 
     # The caller holds the lock
 

@@ -18,11 +18,9 @@ from typing import Any
 from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.sanitize import sanitize
 from colonnade.wire import packets
-from colonnade.wire.fair_queue import FairQueue
 from colonnade.wire.identity import Certificate
-from colonnade.wire.packets import MAX_PACKET
 from colonnade.wire.peer_liveness import WireLimits
-from colonnade.wire.quota import MESSAGE, UNLIMITED, HubAccount, QuotaRefusal
+from colonnade.wire.quota import MESSAGE, UNLIMITED, FairQueue, HubAccount, QuotaRefusal
 
 _MESSAGE_OVERHEAD = 64  # bytes of memory beside those of a message
 _READS_NOTHING = "it did not read what was sent to it"
@@ -46,11 +44,6 @@ class StudySession:
         self.carried = 0
         """Bytes that were passed on."""
         self._carry, self._turns = carry, turns
-
-    def end(self, reason: str) -> None:
-        """Disconnect everybody, with one sentence."""
-        for connection in self.connections.values():
-            connection.end(reason)
 
     def enter(self, connection: SessionConnection) -> None:
         """Tell a participant who is present, and the others that it is; its former connection ends."""
@@ -157,17 +150,14 @@ class SessionConnection:
             await self._filled.wait()
         batch = [self._waiting.popleft()]
         size = len(batch[0])
-        while self._waiting and self._joins(batch[0], size):
+        # The roster, which comes first, is sent alone.
+        while self._waiting and size + len(self._waiting[0]) <= packets.FULL_BUNDLE and batch[0][0] != packets.ROSTER:
             batch.append(self._waiting.popleft())
             size += len(batch[-1])
         self._bytes -= size + _MESSAGE_OVERHEAD * len(batch)
         if self._bytes <= self._queue_bytes // 2:
             self._drained.set()
         return packets.bundle(batch)
-
-    def _joins(self, first: bytes, size: int) -> bool:
-        """Whether the next message fits into the bundle; the roster, which comes first, is sent alone."""
-        return size + len(self._waiting[0]) <= packets.FULL_BUNDLE and first[0] != packets.ROSTER
 
 
 _LANE = re.compile(
@@ -210,7 +200,7 @@ def is_lane(room: str) -> bool:
     return home_room(room) is not None
 
 
-_LANE_QUEUE = 2 * MAX_PACKET
+_LANE_QUEUE = 2 * packets.MAX_PACKET
 _ROOM = re.compile(r"[A-Za-z0-9._-]{0,100}")
 _REMEMBERED = 4096  # closed rooms of which it is known why they ended
 
@@ -365,6 +355,7 @@ class StudyRooms:
         if circle is None:
             return False
         self._lanes.pop(room, None)
-        circle.end(reason)
+        for connection in circle.connections.values():
+            connection.end(reason)
         self._carried += circle.carried
         return True

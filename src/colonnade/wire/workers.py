@@ -10,7 +10,7 @@ whoever passes introductions on need not be trusted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,14 +21,19 @@ from colonnade.wire import certificates
 from colonnade.wire.codec import check_size, decode_message, encode
 from colonnade.wire.endpoint import Endpoint
 from colonnade.wire.hub_connection import dial
-from colonnade.wire.identity import Certificate, ConnectionCertificate, Identity
+from colonnade.wire.identity import (
+    LONGEST_STAY,
+    Certificate,
+    ConnectionCertificate,
+    Identity,
+    WorkerAdmission,
+    check_until,
+)
 from colonnade.wire.study_sessions import lane_room, lane_topic
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-LONGEST = timedelta(hours=48)
-"""For how long a worker can be introduced at most; it can be introduced again."""
 MOST_BYTES = 1 << 13
 """The most bytes of a request and of an introduction."""
 _LAST = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
@@ -129,26 +134,6 @@ class WorkerKeys:
 
 
 @dataclass(frozen=True)
-class WorkerAdmission:
-    """What a worker shows a hub: a certificate for its connections, which its party's identity issued."""
-
-    certificate: Certificate
-    """That of the party."""
-    connection: ConnectionCertificate = field(repr=False)
-    until: datetime
-
-    @property
-    def name(self) -> str:
-        """The name of the party."""
-        return self.certificate.name
-
-    def issue_connection_certificate(self) -> ConnectionCertificate:
-        """The same for every connection; an error once it is out of date."""
-        _check_until(self.name, self.until, datetime.now(UTC))
-        return self.connection
-
-
-@dataclass(frozen=True)
 class WorkerIntroduction:
     """What a head says of a worker, as it was read; it holds only after :meth:`check`."""
 
@@ -184,21 +169,21 @@ class WorkerIntroduction:
                 f"the introduction of a worker of {name} was not signed for this study by the identity that the study "
                 f"pins ({base.fingerprint}) [ID054]"
             )
-        _check_until(name, self.until, now)
+        check_until(name, self.until, now)
         self.worker.check_dates(now)
         return self.worker
 
 
 def introduce(identity: Identity, request: bytes, topic: bytes, until: datetime) -> bytes:
-    """The introduction of a worker of our own, in the study of this topic; at most ``LONGEST`` from now.
+    """The introduction of a worker of our own, in the study of this topic; at most ``LONGEST_STAY`` from now.
 
     The request must come from a worker of ours, in a way that nobody else can use: whoever is introduced can speak for
     this party in lanes.
     """
     now, name = datetime.now(UTC), identity.name
     until = until.astimezone(UTC).replace(microsecond=0)
-    if not now < until <= now + LONGEST:
-        hours = LONGEST // timedelta(hours=1)
+    if not now < until <= now + LONGEST_STAY:
+        hours = LONGEST_STAY // timedelta(hours=1)
         raise IdentityError(
             f"a worker of {name} can be introduced for at most {hours} hours, and not for the past [ID055]"
         )
@@ -226,16 +211,6 @@ def _statement(worker: Certificate, connection: bytes, topic: bytes, until: date
     """What is signed: for which purpose, in which study, whose worker, which, with what connection, until when."""
     study, own, shown = (sha256(part).digest() for part in (topic, worker.der, connection))
     return _SIGNED_PREFIX + encode([study, worker.name, own, shown, round(until.timestamp())])
-
-
-def _check_until(name: str, until: datetime, now: datetime) -> None:
-    if now >= until:
-        raise IdentityError(
-            f"the introduction of a worker of {name} was good until {until:%Y-%m-%d %H:%M} UTC, and this machine's "
-            f"clock says {now:%Y-%m-%d %H:%M}: let its head introduce it again, or set the clock right [ID060]"
-        )
-    if until > now + LONGEST + certificates.CLOCK_SKEW:
-        raise IdentityError(f"the introduction of a worker of {name} is good for longer than any may be [ID061]")
 
 
 def _read_fields(raw: bytes, due: MessageSchema, what: str) -> dict[str, Any]:

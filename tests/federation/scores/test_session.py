@@ -36,11 +36,11 @@ from colonnade.errors import PeerLost, PolicyError, StorageError, StudyError
 from colonnade.federation.agent_store import AgentStore
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.scores import session, web_api
-from colonnade.federation.scores.answer_quota import AnswerQuota, day_events
-from colonnade.federation.scores.question_queue import QuestionQueue, RefusedPerson
-from colonnade.federation.scores.service import ScoresService
+from colonnade.federation.scores.service import AnswerQuota, ScoresService, day_events
 from colonnade.federation.scores.session import (
     PersistentSession,
+    QuestionQueue,
+    RefusedPerson,
     StandingStudy,
     keep_coordinator,
     make_joiner,
@@ -223,7 +223,7 @@ def test_a_count_is_on_disk_before_the_process_is_killed(place, tmp_path):
 import os, signal
 import numpy as np
 from pathlib import Path
-from colonnade.federation.scores.answer_quota import AnswerQuota
+from colonnade.federation.scores.service import AnswerQuota
 from colonnade.federation.scores.session import StandingStudy
 from colonnade.study import PartyConfig, Study
 config = PartyConfig.load({str(place.config("shop").path)!r})

@@ -1,31 +1,175 @@
-"""One participant of a standing question: what its file says, how it meets the others, stays, and comes back."""
+"""One participant of a standing question: what its file says, how it meets the others, stays, and comes back.
+
+Requests that arrive together at the entitled party become one question of its session.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, ValidationError, field_validator
 from threadpoolctl import threadpool_limits
 
-from colonnade.errors import ColonnadeError, PolicyError, StudyError
-from colonnade.federation.scores.question_queue import QuestionQueue
+from colonnade.errors import CapacityError, ColonnadeError, PeerLost, PolicyError, StudyError
 from colonnade.models import registry
-from colonnade.protocols.on_demand import GateOpener, OnDemandQuestion
+from colonnade.protocols.on_demand import (
+    MOST_ASKED,
+    GateOpener,
+    OnDemandQuestion,
+    OpenedAnswer,
+    PeoplePlaces,
+    Row,
+    Weigh,
+)
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.session import SessionEndpoint, run_role
 from colonnade.study import PartyConfig, Study
 from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinator
 from colonnade.study.connect import MeetingPoint as MeetingPlace, join, load_identity
 from colonnade.study.spec import first_problem
-from colonnade.study.study_file import FileSection, check_path
+from colonnade.study.study_file import PathText, FileSection
 from colonnade.wire import Endpoint, Hub
+
+MOST_WAITING = 256
+"""Requests that may wait for an answer; more are refused at once."""
+
+
+@dataclass(frozen=True)
+class RefusedPerson:
+    """A person about whom an owner tells nothing more, and until when (Unix time)."""
+
+    until: int
+
+
+PersonAnswer = Row | RefusedPerson | None
+"""Of one id: what was found, a refusal, or nothing for somebody who is not in the common list."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    places: NDArray[np.int64]
+    """Of each id; -1 for somebody who is not in the common list."""
+    answered: Future[list[PersonAnswer]]
+
+
+class QuestionQueue:
+    """The queue between programs that ask and the session that answers; made once, for one session after the other."""
+
+    def __init__(self, *, gather: float = 0.002, quiet: float = 2.0) -> None:
+        self._gather, self._quiet = gather, quiet
+        self._changed = threading.Condition()
+        self._waiting: deque[_Request] = deque()
+        self._asked: list[_Request] = []
+        self._places: dict[str, int] | None = None
+        self._weigh: Weigh | None = None
+        self._question: PeoplePlaces = np.zeros(0, dtype=np.int64)
+        self._stopped = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether a session is open."""
+        return self._places is not None
+
+    def ask(self, ids: Sequence[str]) -> Future[list[PersonAnswer]]:
+        """Ask about people by this party's own ids; ``None`` comes back for whoever is not in the common list."""
+        if len(ids) > MOST_ASKED:
+            raise CapacityError(f"one request asks about at most {MOST_ASKED} people; ask in several [CA032]")
+        with self._changed:
+            if self._places is None:
+                raise PeerLost("the others are not all here; ask again in a moment [PE006]")
+            if len(self._waiting) >= MOST_WAITING:
+                raise CapacityError(f"{MOST_WAITING} requests are waiting already; ask again in a moment [CA033]")
+            find = self._places.get
+            places = np.fromiter((find(each, -1) for each in ids), dtype=np.int64, count=len(ids))
+            request = _Request(places, Future())
+            if (places >= 0).any():
+                self._waiting.append(request)
+                self._changed.notify_all()
+            else:
+                request.answered.set_result([None] * len(ids))
+            return request.answered
+
+    def set_weighing(self, weigh: Weigh) -> None:
+        """Say how answers of the next session are weighed."""
+        self._weigh = weigh
+
+    def begin(self, people: tuple[str, ...]) -> None:
+        """A session is open about these people."""
+        with self._changed:
+            self._places = {person: place for place, person in enumerate(people)}
+
+    def question(self) -> PeoplePlaces | None:
+        """The places of the next question: of all requests that came within a moment of the first."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._waiting or self._stopped, self._quiet):
+                return np.zeros(0, dtype=np.int64)  # a sign of life, which fails if the session has ended
+            ends = monotonic() + self._gather
+            while not self._stopped and (left := ends - monotonic()) > 0:
+                self._changed.wait(left)
+            if self._stopped:
+                return None
+            self._question = self._take_requests()
+        return self._question
+
+    def _take_requests(self) -> PeoplePlaces:
+        """The requests that go into one question together."""
+        found = np.zeros(0, dtype=np.int64)
+        while self._waiting:
+            request = self._waiting[0]
+            more = np.union1d(found, request.places[request.places >= 0])
+            if len(more) > MOST_ASKED:
+                break
+            self._waiting.popleft()
+            if request.answered.set_running_or_notify_cancel():  # otherwise its caller has gone
+                found = more
+                self._asked.append(request)
+        return found
+
+    def answer(self, answer: OpenedAnswer) -> None:
+        """Give everyone who asked what was answered."""
+        assert self._weigh is not None  # noqa: S101 - a session is expected before it begins
+        places, refused = self._question, answer.verdict.refused
+        rows: list[PersonAnswer] = [RefusedPerson(answer.verdict.until)] * len(places)
+        kept = np.flatnonzero(~refused)
+        if len(kept):
+            for place, row in zip(kept.tolist(), self._weigh(answer, places), strict=True):
+                rows[place] = row
+        with self._changed:
+            asked, self._asked = self._asked, []
+        for request in asked:
+            at = np.searchsorted(places, request.places)
+            request.answered.set_result(
+                [rows[i] if p >= 0 else None for i, p in zip(at.tolist(), request.places.tolist(), strict=True)]
+            )
+
+    def end(self, why: BaseException | None = None) -> None:
+        """The session ended: whoever waits is told so."""
+        error = why if isinstance(why, Exception) else PeerLost("the session ended; ask again in a moment [PE007]")
+        with self._changed:
+            self._places = None
+            waiting = [request for request in self._waiting if request.answered.set_running_or_notify_cancel()]
+            left, self._asked = [*self._asked, *waiting], []
+            self._waiting.clear()
+        for request in left:
+            request.answered.set_exception(error)
+
+    def stop(self) -> None:
+        """End the session as soon as its present question is answered."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
 
 _SECTION = "agent.scores"
 
@@ -37,15 +181,10 @@ class ScoredModelPart(FileSection):
     people it may ask a day, each time counted.
     """
 
-    study: str
+    study: PathText
     digest: str
     per_person: int = Field(default=1, ge=1, le=10_000, strict=True)
     per_day: int = Field(default=10_000, ge=1, le=10**9, strict=True)
-
-    @field_validator("study")
-    @classmethod
-    def _path(cls, text: str) -> str:
-        return check_path(text)
 
     @field_validator("digest")
     @classmethod
@@ -59,14 +198,9 @@ class ScoresPart(FileSection):
     """The section: the standing questions, and where programs of this machine may ask."""
 
     models: tuple[ScoredModelPart, ...] = Field(min_length=1, max_length=16)
-    token: str = "scores.token"  # noqa: S105 - the name of a file
+    token: PathText = "scores.token"  # noqa: S105 - the name of a file
     gather: float = Field(default=2.0, ge=0, le=1000)
     """Milliseconds for which a first question waits for others, which are then asked together."""
-
-    @field_validator("token")
-    @classmethod
-    def _path(cls, text: str) -> str:
-        return check_path(text)
 
 
 @dataclass(frozen=True)

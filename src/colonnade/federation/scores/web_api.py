@@ -27,9 +27,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from colonnade.errors import CapacityError, ColonnadeError, ConnectError, StudyError
 from colonnade.federation.http_server import HttpServer, listen, read_body
-from colonnade.federation.scores.question_queue import PersonAnswer, RefusedPerson
 from colonnade.federation.scores.service import OpenQuestion, ScoresService
-from colonnade.federation.scores.session import StandingStudy
+from colonnade.federation.scores.session import PersonAnswer, RefusedPerson, StandingStudy
 from colonnade.protocols.on_demand import MOST_ASKED
 from colonnade.versions import installed_versions
 
