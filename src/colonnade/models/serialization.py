@@ -10,14 +10,18 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.disk import reading, writing
 from colonnade.errors import ColonnadeError, PrivacyError, StorageError, StudyError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 ARRAYS = ".npz"
 """The ending of the file with a model's arrays."""
@@ -149,45 +153,55 @@ def finite_or_null(value: Any) -> Any:
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
+@cache
+def _forms() -> dict[str, TypeAdapter[Any]]:
+    """What checks plain values; imported with the first model that is read."""
+    from pydantic import Field, TypeAdapter
+
+    text = Annotated[str, Field(strict=True)]
+    number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    count = Annotated[int, Field(strict=True, ge=0)]
+    size = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
+    forms = {
+        "text": text,
+        "texts": Annotated[list[text], Field(strict=True)],
+        "number": number,
+        "count": count,
+        "size": size,
+        "size if any": count | size | None,
+        "epsilons": dict[text, size | None],
+    }
+    return {name: TypeAdapter(form) for name, form in forms.items()}
+
+
 def read_text(value: Any) -> str:
     """A text."""
-    if not isinstance(value, str):
-        raise TypeError("a text is expected [VA041]")
-    return value
+    return str(_forms()["text"].validate_python(value))
 
 
 def read_texts(values: Any) -> list[str]:
     """A list of texts."""
-    if not isinstance(values, list):
-        raise TypeError("a list is expected [VA042]")
-    return [read_text(value) for value in values]
+    return list(_forms()["texts"].validate_python(values))
 
 
 def read_number(value: Any) -> float:
     """A finite number."""
-    found = float(_numeric(value))
-    if not math.isfinite(found):
-        raise ValueError("a finite number is expected [VA043]")
-    return found
+    return float(_forms()["number"].validate_python(value))
 
 
 def read_size(value: Any) -> float:
     """A finite number that is not negative."""
-    if read_number(value) < 0:
-        raise ValueError("a number that is not negative is expected [VA044]")
-    return read_number(value)
+    return float(_forms()["size"].validate_python(value))
 
 
 def read_count(value: Any) -> int:
     """A whole number that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("a whole number that is not negative is expected [VA045]")
-    return value
+    return int(_forms()["count"].validate_python(value))
 
 
 def read_size_if_any(value: Any) -> Any:
     """A finite number that is not negative, as JSON holds it, or ``None``."""
-    return value if value is None or read_size(value) >= 0 else None
+    return _forms()["size if any"].validate_python(value)
 
 
 def read_array(values: Any) -> NDArray[np.float64]:
@@ -202,7 +216,8 @@ def read_array(values: Any) -> NDArray[np.float64]:
 
 def read_epsilons(values: Any) -> dict[str, float]:
     """Epsilons by name; ``null`` is infinite."""
-    return {name: math.inf if value is None else read_size(value) for name, value in values.items()}
+    found = _forms()["epsilons"].validate_python(values)
+    return {name: math.inf if value is None else value for name, value in found.items()}
 
 
 def read_facts(values: Any) -> dict[str, Any]:
@@ -211,9 +226,3 @@ def read_facts(values: Any) -> dict[str, Any]:
         raise TypeError("plain values by name are expected [VA048]")
     json.dumps(values, allow_nan=False)
     return values
-
-
-def _numeric(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("a number is expected [VA049]")
-    return value

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
-from types import UnionType
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
@@ -25,6 +25,9 @@ from colonnade.privacy.releases import (
     RepeatedRelease,
     View,
 )
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Event = AdditiveRelease | RandomisedResponse | PoissonSampled | RepeatedRelease | PostProcessing | NonPrivate
 _KINDS: dict[str, Any] = {
@@ -55,7 +58,7 @@ def from_dict(value: Mapping[str, Any]) -> Event:
         )
     needed = (labels - _NEW_IN_2 if value["version"] == 1 else labels) - (make.may_lack - set(value))
     try:
-        found: Event = make(**{label: _READERS[label](value[label]) for label in needed})
+        found: Event = make(**{label: _forms()[label].validate_python(value[label]) for label in needed})
         return found
     except PrivacyError as error:
         raise PrivacyError(reading.shorten(str(error))) from None
@@ -80,40 +83,37 @@ def _said(value: Any) -> str:
     return reading.shorten(repr(value), 80)
 
 
-def _typed(value: Any, kinds: type | UnionType) -> Any:
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        raise TypeError("a field of an event has a value of another type [VA107]")
-    return value
-
-
 def _exact(value: Any) -> int | Fraction:
     # Python reads 1e999999999 as well, and would write out all of its digits.
-    if not _EXACT.fullmatch(str(_typed(value, int | str))):
+    if isinstance(value, bool) or not isinstance(value, int | str) or not _EXACT.fullmatch(str(value)):
         raise ValueError("an exact number is whole or a fraction, with a limited number of digits [VA108]")
     number = Fraction(value)
     return int(number) if number.denominator == 1 else number
 
 
-def _whole(value: Any) -> int:
-    if abs(found := int(_typed(value, int))) > _MOST:
-        raise ValueError("a whole number is too large [VA109]")
-    return found
+@cache
+def _forms() -> dict[str, TypeAdapter[Any]]:
+    """What checks each field of an event; imported with the first event that is read."""
+    from pydantic import Field, PlainValidator, TypeAdapter
 
-
-def _text(value: Any) -> str:
-    return str(_typed(value, str))
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("l1", "l2_squared", "replace_l1", "replace_l2_squared", "scale", "odds", "rate"), _exact),
-    **dict.fromkeys(("dimension", "times", "categories"), _whole),
-    **dict.fromkeys(("audience", "about", "coins"), lambda value: tuple(map(_text, _typed(value, list | tuple)))),
-    **dict.fromkeys(("name", "holder", "reason", "theorem", "unproven"), _text),
-    **dict.fromkeys(("tail", "lost"), lambda value: float(_typed(value, int | float))),
-    "shares": lambda value: tuple((_text(owner), _exact(size)) for owner, size in value),
-    "others": lambda value: tuple((_text(owner), _exact(l1), _exact(square)) for owner, l1, square in value),
-    "event": from_dict,
-}
+    exact = Annotated[Any, PlainValidator(_exact)]
+    text = Annotated[str, Field(strict=True)]
+    whole = Annotated[int, Field(strict=True, ge=-_MOST, le=_MOST)]
+    real = Annotated[float, Field(strict=True)]
+    return {
+        label: TypeAdapter(form)
+        for form, labels in (
+            (exact, ("l1", "l2_squared", "replace_l1", "replace_l2_squared", "scale", "odds", "rate")),
+            (whole, ("dimension", "times", "categories")),
+            (tuple[text, ...], ("audience", "about", "coins")),
+            (text, ("name", "holder", "reason", "theorem", "unproven")),
+            (real, ("tail", "lost")),
+            (tuple[tuple[text, exact], ...], ("shares",)),
+            (tuple[tuple[text, exact, exact], ...], ("others",)),
+            (Annotated[Any, PlainValidator(from_dict)], ("event",)),
+        )
+        for label in labels
+    }
 
 
 def view(
