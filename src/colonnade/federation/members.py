@@ -25,7 +25,7 @@ from colonnade.privacy.observers import OTHERS
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.party_file import PROCESSES, ConsoleRole as PersonRole, ConsoleSection, LogSection, WorkersSection
 from colonnade.study.spec import first_problem
-from colonnade.study.study_file import PathText, FileSection, HostAndPort
+from colonnade.study.study_file import FileSection, HostAndPort, PathText
 from colonnade.wire import Certificate, HubLimits, check_name
 from colonnade.wire.certificates import CLOCK_SKEW
 

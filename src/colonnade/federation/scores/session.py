@@ -38,7 +38,7 @@ from colonnade.study import PartyConfig, Study
 from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinator
 from colonnade.study.connect import MeetingPoint as MeetingPlace, join, load_identity
 from colonnade.study.spec import first_problem
-from colonnade.study.study_file import PathText, FileSection
+from colonnade.study.study_file import FileSection, PathText
 from colonnade.wire import Endpoint, Hub
 
 MOST_WAITING = 256
