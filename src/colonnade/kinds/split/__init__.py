@@ -15,13 +15,13 @@ Reading order:
 - ``head_strategy``: what the ways to a head have in common: ``committee_strategy`` with ``committee_head``;
   ``embeddings_strategy`` with ``embedding_task`` and ``embedding_programs``; ``published_strategy`` with
   ``adaptive_task``, ``adaptive_losses`` and ``adaptive_programs``.
-- ``heads``, ``noise_aware_heads``, ``trained_heads``: heads from noisy sums, from noisy embeddings, and heads that
-  learn step by step.
+- ``heads``, ``trained_heads``: linear heads from noisy sums and from noisy embeddings, and heads that learn step by
+  step.
 - ``encoder_base``, ``encoders``: what encoders are, and how they are made and kept; ``numpy_encoders`` and
   ``torch_encoders``: those there are; ``validate_params``: how encoders and constants are checked.
 - ``private_training``, ``owner_training``: encoders that learn, charged.
 - ``sensitivity``: how far one person moves embeddings and updates.
-- ``scores`` with ``score_prior``: scores of new people, a study of its own.
+- ``scores``: scores of new people, a study of its own.
 - ``report``: how a person sees the result.
 - ``audit``: the games; ``attack_views`` and ``attack_slopes``: what an attacker sees of one person.
 

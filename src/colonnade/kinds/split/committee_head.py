@@ -20,10 +20,17 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, DataError, StudyError
 from colonnade.kinds.pca.subspace_iteration import LabelledProducts, NoisyProducts
 from colonnade.kinds.pca.task import SubspaceIteration, reach_for
-from colonnade.kinds.split import score_prior
 from colonnade.kinds.split.encoders import Encoder
-from colonnade.kinds.split.heads import LabelledSums, LinearHead, Matrix, features_of, fit_head
-from colonnade.kinds.split.score_prior import Arrays
+from colonnade.kinds.split.heads import (
+    Arrays,
+    LabelledSums,
+    LinearHead,
+    Matrix,
+    features_of,
+    fit_head,
+    label_only_head,
+    prior_arrays,
+)
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
 from colonnade.protocols.moments.task import Moments, NoisyMoments
@@ -230,13 +237,13 @@ class JointEmbeddings:
         given = features_of(sums, classes=self.classes, constant=published.constant)
         for party, width in self.widths:
             if not width:
-                own[party] = score_prior.label_only_head(head.kind, given.label_means)
+                own[party] = label_only_head(head.kind, given.label_means)
                 continue
             kept = np.r_[start : start + width, self.width : len(sums.matrix)]
             start, chosen = start + width, np.ix_(kept, kept)
             alone = LabelledSums(sums.matrix[chosen], sums.deviations[chosen], sums.outputs)
             own[party] = fit_head(alone, classes=self.classes, constant=published.constant, solver=head.kind)
-        return score_prior.prior_arrays(given, sums.deviations[: self.width, : self.width], head, own)
+        return prior_arrays(given, sums.deviations[: self.width, : self.width], head, own)
 
     def _sums(self, matrix: Matrix, deviations: Matrix) -> LabelledSums:
         kept = self._order if self.classes else np.append(self._order, len(self._order))

@@ -14,7 +14,7 @@ import numpy as np
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
 from colonnade.kinds.regression.model import WEIGHTS
-from colonnade.kinds.split import committee_head, owner_training, score_prior
+from colonnade.kinds.split import committee_head, owner_training
 from colonnade.kinds.split.committee_head import JointEmbeddings, Published, Task
 from colonnade.kinds.split.encoders import Encoder, TrainableEncoder
 from colonnade.kinds.split.head_strategy import (
@@ -26,7 +26,7 @@ from colonnade.kinds.split.head_strategy import (
     Training,
     label_targets,
 )
-from colonnade.kinds.split.heads import LinearHead
+from colonnade.kinds.split.heads import LinearHead, check_prior
 from colonnade.kinds.split.numpy_encoders import EdgeOptions
 from colonnade.kinds.split.private_training import PrivateTraining
 from colonnade.kinds.split.validate_params import USAGE_KEYS, count_parameters, linear_over
@@ -227,7 +227,7 @@ class CommitteeStrategy(HeadStrategy):
         outputs = model.plan_["classes"] or 1
         if self.head(model).weights.shape != (outputs, sum(widths.values())):
             raise ValueError("weights and widths do not belong together [VA055]")
-        score_prior.check_prior(model.public_, outputs, len(widths))
+        check_prior(model.public_, outputs, len(widths))
 
     def training_of(self, model: ModelView) -> Training:
         """Whether the party with the label trained its encoder, which is charged."""

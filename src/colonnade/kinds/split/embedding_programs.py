@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.split.embedding_task import EmbeddingTask
 from colonnade.kinds.split.private_training import (
-    AdamSteps,
     Integers,
     Matrix,
     Places,
@@ -30,6 +29,7 @@ from colonnade.kinds.split.private_training import (
     sum_with_noise,
 )
 from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
+from colonnade.models.pytorch import Adam
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.protocols.agreement import compare_digests
 from colonnade.protocols.iteration import NoiseSampler, RoundCounter
@@ -143,7 +143,7 @@ class EmbeddingSide:
         self.sender = task.sender(name)
         self.scaling = scaling or EmbeddingScaling.none(self.sender.width, task.first_scale)
         learned = self.sender.parameters if task.training != "none" else 0
-        self._steps = AdamSteps(learned, task.learning_rate)
+        self._steps = Adam(task.learning_rate)
         self._points = class_anchors(task.classes, self.sender.width, self.sender.clip) if learned else np.zeros((0, 0))
         self._told: list[tuple[Places, Matrix]] = []
 
@@ -212,7 +212,7 @@ class EmbeddingSide:
         total = sum_with_noise(
             learner, places, slopes, self.task.gradient_clip, lambda count: self._draw(self.name, variance, count)
         )
-        learner.move(self._steps.next_step(total))
+        learner.move(self._steps.step(total))
 
     def _rescale(self, told: Matrix, variance: int) -> None:
         self.scaling = self.scaling.learn(told, self.task.deviation_of(variance) ** 2, self.sender.clip)
@@ -228,7 +228,7 @@ class SlopeTeacher:
         self.labels, self.task = labels, task
         self.width = sum(sender.width for sender in task.senders)
         self.weights = np.zeros((self.width + 1, task.classes))
-        self._steps = AdamSteps(self.weights.size, _TEACHES)
+        self._steps = Adam(_TEACHES)
 
     def slopes(self, places: Places, told: Mapping[str, Matrix]) -> dict[str, Matrix]:
         """The slope of the logistic loss in each party's embeddings; then the teacher learns from them too."""
@@ -238,7 +238,7 @@ class SlopeTeacher:
         residual = odds / odds.sum(axis=1, keepdims=True)
         residual[np.arange(len(places)), self.labels[places]] -= 1.0
         back = np.clip(residual @ self.weights[:-1].T, -LARGEST_SLOPE, LARGEST_SLOPE)
-        step = self._steps.next_step((rows.T @ residual).ravel() / len(places))
+        step = self._steps.step((rows.T @ residual).ravel() / len(places))
         self.weights += step.reshape(self.weights.shape)
         ends = np.cumsum([sender.width for sender in self.task.senders])[:-1]
         return dict(zip(self.task.passives, np.split(back, ends, axis=1), strict=True))

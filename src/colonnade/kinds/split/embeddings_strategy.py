@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import StudyError
-from colonnade.kinds.split import embedding_programs, noise_aware_heads, trained_heads
+from colonnade.kinds.split import embedding_programs, trained_heads
 from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingsOutcome
 from colonnade.kinds.split.embedding_task import EmbeddingSender, EmbeddingTask
 from colonnade.kinds.split.encoders import Encoder, RowEncoder
@@ -22,6 +22,7 @@ from colonnade.kinds.split.head_strategy import (
     Training,
     label_targets,
 )
+from colonnade.kinds.split.heads import HeadStatistics, told_statistics
 from colonnade.kinds.split.private_training import clip_rows_within, clip_to_integers
 from colonnade.kinds.split.validate_params import count_parameters, linear_over, read_constants
 from colonnade.models.design import LabelDesign
@@ -150,19 +151,17 @@ class EmbeddingsStrategy(HeadStrategy):
         module: Any,
     ) -> LearnedHead:
         """The head: of classes a discriminant, of numbers least squares; the known noise is subtracted."""
-        received = np.hstack([found.received[name] for name in task.passives])
-        own = None if encoder is None else encoder.embed(rows)
-        noise = np.concatenate([np.full(s.width, task.received_variance(s.owner)) for s in task.senders])
-        encoders = {} if encoder is None else {task.active: encoder}
+        parts = [found.received[name] for name in task.passives]
+        if encoder is not None:
+            parts.append(encoder.embed(rows))
+        joint = np.hstack(parts)
         if module is not None:
-            rows = received if own is None else np.hstack([received, own])
-            arrays = trained_heads.train_head(rows, labels, task.classes, module)
-            return LearnedHead(facts(task), encoders=encoders, own={task.active: arrays})
-        if task.classes:
-            fitted = noise_aware_heads.class_statistics(received, labels, noise, classes=task.classes, own=own)
+            arrays = trained_heads.train_head(joint, labels, task.classes, module)
         else:
-            fitted = noise_aware_heads.number_statistics(received, labels, noise, own=own)
-        return LearnedHead(facts(task), encoders=encoders, own={task.active: fitted.arrays()})
+            noise = np.concatenate([np.full(s.width, task.received_variance(s.owner)) for s in task.senders])
+            arrays = told_statistics(joint, labels, noise, task.classes).arrays()
+        encoders = {} if encoder is None else {task.active: encoder}
+        return LearnedHead(facts(task), encoders=encoders, own={task.active: arrays})
 
     # --- new people
 
@@ -190,19 +189,18 @@ class EmbeddingsStrategy(HeadStrategy):
                 f"the head that {active} keeps is not in this process: load_kept reads it from its own file [ST230]"
             )
         told = [party for party in model.plan_["widths"] if party != active]
-        received = np.hstack([parts[party] for party in told])
+        joint = np.hstack([parts[party] for party in (*told, active) if party in parts])
         if model.head_module is not None:
-            joint = received if active not in parts else np.hstack([received, parts[active]])
             return trained_heads.head_scores(joint, kept, model.plan_["classes"], model.head_module)
         each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
-        return noise_aware_heads.HeadStatistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
+        return HeadStatistics.of(kept).head(np.concatenate(each)).scores(joint)
 
     def scores_alone(self, model: ModelView, own: EmbeddingMatrix) -> EmbeddingMatrix | None:
         """Scores by the active party's own embeddings; a module as a head has none."""
         kept = model.own_[model.design_.owner]
         if model.head_module is not None:
             return None
-        return noise_aware_heads.HeadStatistics.of(kept).alone().head().scores(np.zeros((len(own), 0)), own)
+        return HeadStatistics.of(kept).alone().head(np.zeros(0)).scores(own)
 
     def check_kept(self, model: ModelView, party: str, own: Arrays, encoder: Encoder | None) -> None:
         """Raise an error unless a head, or a centre and a scale, have the right shapes."""
@@ -214,7 +212,7 @@ class EmbeddingsStrategy(HeadStrategy):
         if model.head_module is None and "spread" in own:
             told = sum(model.plan_["widths"].values())
             width = told + (0 if encoder is None else encoder.width)
-            found = noise_aware_heads.HeadStatistics.of(own)
+            found = HeadStatistics.of(own)
             if (found.told, found.centre.shape) != (told, (width,)):
                 raise ValueError("the head takes embeddings of other widths [VA057]")
             if len(found.weights) != (model.plan_["classes"] or 1):

@@ -1,6 +1,6 @@
-"""From published noisy sums of embeddings and labels to the linear head of a split network.
+"""Linear heads of split networks: from published noisy sums, from those for one party alone, from noisy embeddings.
 
-Nothing here sees a row: it reads published numbers and public sizes, so it costs no privacy and may be done again in
+What reads sums sees no row, but published numbers and public sizes, so it costs no privacy and may be done again in
 another way (docs/theory/heads-from-moments.md). The sums have noise of a known deviation. A symmetric D x D matrix of
 it stretches no direction by more than about 2 s sqrt(D); directions of the embeddings with less signal than a part of
 that are not believed.
@@ -9,6 +9,15 @@ that are not believed.
   classes' probabilities. Eigenvalues of the clouds' shape below a third of the noise's norm are raised to it.
 - ``"ridge"``: least squares of the classes' flags, or of a number, with a ridge that follows from the noise.
 - ``"logistic"``: the same weights, steepened so that each class's score is about its log-odds against the others.
+
+The same moments give a head over the embeddings of each party alone, too: it follows from the same release and costs
+nothing more. Whoever is told sums with noise weighs them against its own head's scores
+(docs/theory/levels-of-scores.md), because noise that hides one person is mostly larger than all that the sums say.
+
+Where embeddings are told with noise, the active party fits a head alone, from what it was told, its own columns and its
+own labels, and keeps it. Noise on the rows does not move means of classes, but adds a known covariance to their spread.
+A head for exact embeddings of new people uses the spread without it; one for noised embeddings the spread with the
+noise that these have.
 """
 
 from __future__ import annotations
@@ -16,16 +25,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
+from colonnade.kinds.prediction.score_posterior import GUESSED, PUBLISHED, ScorePosterior, update_by_noisy_sums
 from colonnade.kinds.regression import least_squares
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[Any]]
 Solver = Literal["auto", "ridge", "discriminant", "logistic"]
 SOLVERS: tuple[Solver, ...] = get_args(Solver)
 
@@ -50,17 +61,6 @@ class LinearHead:
     def scores(self, embeddings: Matrix) -> Matrix:
         """The scores of joint embeddings, (rows, outputs)."""
         return np.asarray(embeddings @ self.weights.T + self.intercept)
-
-    def probabilities(self, embeddings: Matrix) -> Matrix:
-        """A probability for each class, as the head's kind reads its scores."""
-        scores = self.scores(embeddings)
-        if self.kind == "discriminant":
-            found = np.exp(scores - scores.max(axis=1, keepdims=True))
-        elif self.kind == "logistic":
-            found = 1 / (1 + np.exp(-np.clip(scores, -500.0, 500.0)))
-        else:
-            found = np.clip(scores, 1e-6, 1.0)
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -173,3 +173,227 @@ def _parts(sums: LabelledSums) -> tuple[Matrix, Matrix, Vector, float]:
         far = float(np.linalg.norm(cross.sum(axis=1))) / float(sizes.sum())
         noise *= 1 + far * float(sums.deviations[0, width] / max(sums.deviations[0, 1], 1e-300))
     return sums.matrix[:width, :width], cross, sizes, noise
+
+
+# --- what one party's embeddings alone say of the scores, and what answers with noise add to that
+
+WEIGHTS, INTERCEPTS, SPREADS = "own_weights", "own_intercepts", "own_spreads"
+_STEPS = 30
+
+
+def centre_classes(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights or scores without what all classes have in common, which no chance depends on; the first axis is theirs.
+
+    One number stays as it is.
+    """
+    return weights - weights.mean(axis=0) if len(weights) > 1 else weights
+
+
+def prior_arrays(
+    given: least_squares.LeastSquaresProblem, deviations: Matrix, head: LinearHead, own: Mapping[str, LinearHead]
+) -> Arrays:
+    """The heads of single parties, and how far exact scores are from theirs, from noisy moments.
+
+    ``own_weights`` are those of all parties side by side, ``own_intercepts`` one row a party, and ``own_spreads`` the
+    covariances of what each party's own embeddings do not say.
+    """
+    spreads, start = [], 0
+    for each in own.values():
+        at = slice(start, start + each.weights.shape[1])
+        spreads.append(_unexplained_covariance(given, deviations, head, each, at))
+        start = at.stop
+    return {
+        WEIGHTS: np.hstack([each.weights for each in own.values()]),
+        INTERCEPTS: np.array([each.intercept for each in own.values()]),
+        SPREADS: np.array(spreads),
+    }
+
+
+def label_only_head(kind: str, means: Vector) -> LinearHead:
+    """The head of a party with nothing but the label: the same scores for everybody, by the means of the label."""
+    shares = np.clip(means, 1e-3, 1 - 1e-3)
+    found = {"discriminant": np.log(shares), "logistic": np.log(shares / (1 - shares))}.get(kind, means)
+    return LinearHead(np.zeros((len(means), 0)), found, kind)
+
+
+@dataclass(frozen=True)
+class ScorePrior:
+    """The scores as one party's own embeddings foretell them, and the covariance of what these do not say."""
+
+    weights: Matrix
+    intercept: Vector
+    spread: Matrix
+    doubt: float = PUBLISHED
+
+    @classmethod
+    def read(cls, public: Arrays, widths: Mapping[str, int], party: str) -> ScorePrior:
+        """What was learned with the head; in models of earlier releases, a guess.
+
+        There the others' embeddings are taken to point anywhere, so that they add nothing that one could foretell.
+        """
+        ends = dict(zip(widths, np.cumsum(list(widths.values())).tolist(), strict=True))
+        parts = {name: slice(end - widths[name], end) for name, end in ends.items()}
+        if WEIGHTS in public:
+            place = list(widths).index(party)
+            return cls(public[WEIGHTS][:, parts[party]], public[INTERCEPTS][place], public[SPREADS][place])
+        weights = centre_classes(public["weights"])
+        others = [weights[:, at] / math.sqrt(widths[name]) for name, at in parts.items() if name != party]
+        spread = sum((each @ each.T for each in others), start=np.zeros((len(weights),) * 2))
+        slope = flattening_factor(spread)
+        return cls(public["weights"][:, parts[party]] / slope, public["intercept"] / slope, spread, GUESSED)
+
+    def scores(self, embeddings: Matrix) -> Matrix:
+        """What is expected of the exact scores; their chances are those of the party's own head, once flattened."""
+        found = embeddings @ self.weights.T + self.intercept
+        return np.asarray(flattening_factor(self.spread) * centre_classes(found.T).T)
+
+    def update(self, foreseen: Matrix, own: Matrix, heard: Matrix, deviation: float) -> tuple[Matrix, Matrix]:
+        """The others' part as it is believed after it was heard with noise, and the covariance of what is not known.
+
+        Noise of one deviation on every output is such noise along any axes, so along those in which the parts do not
+        go together each is weighed by itself.
+        """
+        variances, axes = np.linalg.eigh(self.spread)
+        rows = len(heard)
+        before = ScorePosterior(foreseen @ axes, np.tile(np.maximum(variances, 0.0), (rows, 1)), self.doubt)
+        after = update_by_noisy_sums(before, own @ axes, heard @ axes, deviation)
+        left = after.variance[0] if rows else np.zeros(len(axes))
+        return after.mean @ axes.T, np.asarray((axes * left) @ axes.T)
+
+
+def flattening_factor(unknown: Matrix) -> float:
+    """By how much to divide scores of classes that are known up to an error of this covariance; 1 for a number.
+
+    A lead over another class, as a logarithm of odds, is divided by sqrt(1 + pi/8 variance); of several classes all
+    pairs count alike.
+    """
+    outputs = len(unknown)
+    if outputs < 2:
+        return 1.0
+    between = 2 * (np.trace(unknown) / outputs - (unknown.sum() - np.trace(unknown)) / (outputs * (outputs - 1)))
+    return math.sqrt(1 + math.pi / 8 * max(0.0, float(between)))
+
+
+def check_prior(public: Arrays, outputs: int, parties: int) -> None:
+    """Raise an error unless single parties' heads belong to that of all; earlier releases had none."""
+    if not {WEIGHTS, INTERCEPTS, SPREADS} & set(public):
+        return
+    shapes = {WEIGHTS: public["weights"].shape, INTERCEPTS: (parties, outputs), SPREADS: (parties, outputs, outputs)}
+    if any(name not in public or public[name].shape != shape for name, shape in shapes.items()):
+        raise ValueError("heads of single parties do not belong to that of all [VA064]")
+    if not np.allclose(public[SPREADS], public[SPREADS].transpose(0, 2, 1)):
+        raise ValueError("a covariance is symmetric [VA065]")
+
+
+def _unexplained_covariance(
+    given: least_squares.LeastSquaresProblem, deviations: Matrix, head: LinearHead, own: LinearHead, at: slice
+) -> Matrix:
+    """The covariance of exact scores around what a party expects of them; never below what noise gives it.
+
+    What it expects is its own head's scores, made steeper by as much as this covariance asks for.
+    """
+    spread, slope = np.zeros((len(head.weights),) * 2), 1.0
+    for _ in range(_STEPS):
+        missed = head.weights.copy()
+        missed[:, at] -= slope * own.weights
+        missed = centre_classes(missed)
+        squares = np.square(missed)
+        blur = np.sqrt(2 * np.diag(squares @ np.square(deviations) @ squares.T)) / given.rows
+        variances, axes = np.linalg.eigh(missed @ given.gram @ missed.T / given.rows)
+        spread = (axes * np.maximum(variances, np.square(axes).T @ blur)) @ axes.T
+        slope = flattening_factor(spread)
+    found = centre_classes(centre_classes(spread).T)  # what noise gives all classes in common says nothing
+    return np.asarray((found + found.T) / 2)
+
+
+# --- from embeddings that were told with noise
+
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True)
+class HeadStatistics:
+    """All that heads need of the rows that were told: enough for new rows with any noise, and about nobody alone.
+
+    Of classes ``middles`` are their means and ``weights`` their shares. Of a number, ``middles`` has one row, how the
+    rows move with the number, and ``weights`` its mean.
+    """
+
+    spread: Matrix
+    """The covariance of the rows, or within classes, without the noise that they have."""
+    centre: Vector
+    middles: Matrix
+    weights: Vector
+    told: int
+    """How many columns were told; the others are the active party's own."""
+
+    def head(self, noise: Vector) -> LinearHead:
+        """The head for new rows with noise of these variances on the columns that are told."""
+        spread = self.spread + np.diag(_pad_noise(noise, len(self.centre)))
+        slopes = np.asarray(np.linalg.solve(spread, self.middles.T).T, dtype=np.float64)
+        if len(self.weights) == 1:
+            return LinearHead(slopes, self.weights - slopes @ self.centre, "ridge")
+        intercept = np.log(self.weights) - 0.5 * (slopes * self.middles).sum(axis=1)
+        return LinearHead(slopes, intercept, "discriminant")
+
+    def alone(self) -> HeadStatistics:
+        """The same of the active party's own columns, as if nothing had been told."""
+        own = slice(self.told, None)
+        return HeadStatistics(self.spread[own, own], self.centre[own], self.middles[:, own], self.weights, 0)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The same as plain arrays, for a file."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> HeadStatistics:
+        """Statistics from such arrays; a ValueError unless they belong together."""
+        named = ("spread", "centre", "middles", "weights")
+        found = {name: np.asarray(arrays[name], dtype=np.float64) for name in named}
+        width, outputs, told = found["centre"].size, found["weights"].size, arrays["told"]
+        shapes = ((width, width), (width,), (outputs, width), (outputs,))
+        if tuple(each.shape for each in found.values()) != shapes or not 0 <= int(told) <= width:
+            raise ValueError("the arrays of a head do not belong together [VA130]")
+        return cls(**found, told=int(told))
+
+
+def told_statistics(rows: Matrix, labels: NDArray[Any], noise: Vector, classes: int) -> HeadStatistics:
+    """What a discriminant needs of rows and their classes, or least squares of rows and a number.
+
+    The first columns were told with ``noise`` of these variances; the others are the active party's own.
+    """
+    centre, count = rows.mean(axis=0), len(rows)
+    centred, known = rows - centre, _pad_noise(noise, rows.shape[1])
+    if not classes:
+        middle = float(labels.mean())
+        spread, moved = (
+            _subtract_noise(centred.T @ centred / count, known, count),
+            centred.T @ (labels - middle) / count,
+        )
+        return HeadStatistics(spread, centre, moved[None, :], np.array([middle]), len(noise))
+    members = (labels[:, None] == np.arange(classes)).astype(np.float64)
+    sizes = members.sum(axis=0)
+    # A class without people is put in the middle with the weight of one person.
+    counts, sums = np.maximum(sizes, 1.0), np.where(sizes[:, None] < 1, centre, members.T @ rows)
+    means = sums / counts[:, None]
+    away = means - centre
+    within = (centred.T @ centred - (away * counts[:, None]).T @ away) / count
+    return HeadStatistics(_subtract_noise(within, known, count), centre, means, counts / counts.sum(), len(noise))
+
+
+def _subtract_noise(spread: Matrix, noise: Vector, count: int) -> Matrix:
+    """A covariance less the known noise on its diagonal, kept above what chance could leave of nothing.
+
+    The floor is in units of each column's own deviation, so that columns of other scales do not decide for each other.
+    """
+    units = np.sqrt(np.maximum(np.diag(spread), np.finfo(float).tiny))
+    relative = spread / units / units[:, None] - np.diag(noise / units**2)
+    values, vectors = np.linalg.eigh(relative)
+    chance = 2 * math.sqrt(len(units) / max(1, count)) * float(np.max(noise / units**2, initial=0.0))
+    kept = (vectors * np.maximum(values, max(_LEAST, chance))) @ vectors.T
+    return np.asarray(kept * units * units[:, None])
+
+
+def _pad_noise(noise: Vector, columns: int) -> Vector:
+    """The variance of noise on every column; own ones have none."""
+    return np.pad(noise, (0, columns - len(noise)))

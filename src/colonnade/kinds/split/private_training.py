@@ -171,29 +171,12 @@ def _blocks(rows: Matrix) -> list[slice]:
 NoiseDraw = Callable[[int], WholeSum]
 """A function that draws so many numbers of noise."""
 _UPDATE_RADIUS = 1 << GRADIENT_BITS
-_SLOW, _SLOWER, _TINY = 0.9, 0.999, 1e-8
 
 
 def sum_with_noise(learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Vector:
     """The noised sum over people of their gradients, each of norm at most ``clip``."""
     total = sum_clipped_gradients(learner, places, slopes, clip, _UPDATE_RADIUS)
     return np.asarray((total + draw(len(total))) * (clip / _UPDATE_RADIUS))
-
-
-class AdamSteps:
-    """Steps from noised sums to an encoder's parameters (Adam), all of the same public rate."""
-
-    def __init__(self, parameters: int, rate: float) -> None:
-        self.rate, self.taken = rate, 0
-        self.mean, self.square = np.zeros(parameters), np.zeros(parameters)
-
-    def next_step(self, total: Vector) -> Vector:
-        """What is added to the parameters after a noised sum of gradients."""
-        self.taken += 1
-        self.mean = _SLOW * self.mean + (1 - _SLOW) * total
-        self.square = _SLOWER * self.square + (1 - _SLOWER) * total**2
-        mean, square = self.mean / (1 - _SLOW**self.taken), self.square / (1 - _SLOWER**self.taken)
-        return np.asarray(-self.rate * mean / (np.sqrt(square) + _TINY))
 
 
 THEOREM = "private-updates"

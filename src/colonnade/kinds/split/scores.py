@@ -20,11 +20,11 @@ from colonnade.errors import StudyError
 from colonnade.kinds.prediction import programs as summing
 from colonnade.kinds.prediction.programs import OpenedScores, OwnScoreParts
 from colonnade.kinds.prediction.task import ScorePart, Scores
-from colonnade.kinds.split import embedding_programs as telling, embeddings_strategy, score_prior
+from colonnade.kinds.split import embedding_programs as telling, embeddings_strategy
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.embedding_task import EmbeddingSender, NewEmbeddingTask
 from colonnade.kinds.split.encoders import RowEncoder
-from colonnade.kinds.split.score_prior import ScorePrior, centre_classes
+from colonnade.kinds.split.heads import ScorePrior, centre_classes, flattening_factor
 from colonnade.kinds.split.validate_params import OWN, supposition_about
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.federation import Federation
@@ -331,7 +331,7 @@ class SplitScores(ScoreQuestion[ScoreTask, SplitScoresResult | None, SplitModel]
         """Scores whose chances allow for what is not known of them; of a number the scores themselves."""
         if unknown is None or not isinstance(self.scorer, ClassifierMixin):
             return scores
-        return scores / score_prior.flattening_factor(unknown)
+        return scores / flattening_factor(unknown)
 
     def _chances(self, flat: Matrix) -> Matrix | None:
         return self.scorer.chances(flat) if isinstance(self.scorer, ClassifierMixin) else None

@@ -133,23 +133,6 @@ class TorchHead:
             raise StudyError(f"the module of the head must make {max(1, self.classes)} scores of each row [ST290]")
 
 
-def fit_trained_head(
-    head: SoftmaxHead | TorchHead, embeddings: Matrix, *, epochs: int = 20, batch: int = 256, seed: int = 0
-) -> float:
-    """Let a head learn from embeddings that do not change, in batches of a repeatable order; the mean loss at the end.
-
-    At the party that holds the labels this is free where the embeddings are what others told it: nothing new leaves.
-    """
-    if epochs < 1 or batch < 1 or not len(embeddings):
-        raise StudyError("a head learns in at least one epoch, from batches of at least one row [ST291]")
-    random, losses = np.random.default_rng(seed), [0.0]
-    for _ in range(epochs):
-        order = random.permutation(len(embeddings))
-        parts = [order[start : start + batch] for start in range(0, len(order), batch)]
-        losses = [len(places) * head.slopes(places, embeddings[places])[0] for places in parts]
-    return sum(losses) / len(embeddings)
-
-
 def check_labels(labels: NDArray[Any], classes: int) -> NDArray[Any]:
     """Labels as numbers, or as the numbers of classes."""
     found = np.asarray(labels)
