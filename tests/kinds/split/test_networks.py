@@ -74,7 +74,7 @@ def test_factors_give_the_gradients_of_a_linear_map_over_features_that_are_compu
     assert np.allclose(each, np.vstack(list(learner.pull_back_each(places, slopes))))
     assert np.allclose(np.linalg.norm(factors[0][:, :-1], axis=1), 1.0)
     assert RowEncoder(encoder_from(SPECS["mlp"], 24), rows()).factors(places, slopes) is None
-    encoder.inner.embed = None
+    encoder.below.embed = None
     assert np.allclose(learner.embed(places), whole)
 
 

@@ -31,6 +31,7 @@ class Encoder(ABC):
     kind: str
     columns: int
     width: int
+    _options: Mapping[str, Any]
     party: str = ""
     """Whose it is, where that is known; for messages alone."""
     learned: Training = "none"
@@ -40,9 +41,9 @@ class Encoder(ABC):
     def embed(self, rows: Matrix) -> Matrix:
         """Embeddings of rows; the same for equal rows, whatever stands beside them."""
 
-    @abstractmethod
     def options(self) -> dict[str, Any]:
         """Plain values from which, with :meth:`arrays`, an equal encoder can be made."""
+        return dict(self._options)
 
     @abstractmethod
     def arrays(self) -> Arrays:

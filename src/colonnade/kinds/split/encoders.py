@@ -36,7 +36,7 @@ from colonnade.kinds.split.numpy_encoders import (
     EdgeOptions,
     LinearEncoder,
     LinearOptions,
-    StackedLinearEncoder,
+    split_arrays,
 )
 from colonnade.kinds.split.torch_encoders import (
     ConvolutionalNetwork,
@@ -108,7 +108,7 @@ def encoder_from(
         return _build_supplied(options, columns, device)
     if kind == LinearEncoder.kind and "over" in options:
         below, width = below_of(options)
-        return StackedLinearEncoder.start(encoder_from(below, columns, seed=seed, device=device), width)
+        return LinearEncoder.over(encoder_from(below, columns, seed=seed, device=device), width)
     made, read = encoder_kind(kind)
     random = np.random.default_rng(int.from_bytes(new_key(), "little") if seed is None else seed)
     return _place(made.draw(columns, read.read(kind, options), random), device)
@@ -180,8 +180,8 @@ def _restore(
         return _with_weights({**options, "make": module}, columns, arrays, device)
     if kind == LinearEncoder.kind and "over" in options:
         below, width = below_of(options)
-        own, theirs = StackedLinearEncoder.split_arrays(arrays)
-        return StackedLinearEncoder.restore(_restore(below, columns, theirs, module, device), width, own)
+        own, theirs = split_arrays(arrays)
+        return LinearEncoder.over(_restore(below, columns, theirs, module, device), width, own)
     made, read = encoder_kind(kind)
     return _place(made.restore(columns, read.read(kind, options), arrays), device)
 

@@ -72,10 +72,6 @@ class NetworkEncoder(TrainableEncoder):
         out[~np.isfinite(out).all(axis=1)] = 0.0
         return out
 
-    def options(self) -> dict[str, Any]:
-        """The options of the specification."""
-        return dict(self._options)
-
     def arrays(self) -> Arrays:
         """The weights and buffers, by their names in the module."""
         return {name: value.detach().cpu().numpy() for name, value in self.module.state_dict().items()}
