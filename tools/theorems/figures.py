@@ -615,7 +615,7 @@ NO_FIGURE = {
     "colonnade.cli.initialise:prepare_trial": _ASKED,
     "colonnade.kinds.pca.evaluation:compare": _ASKED,
     "colonnade.kinds.regression.model:Regression.budgets": _REFUSED,
-    "colonnade.kinds.split.base:": "names of parameters",
+    "colonnade.kinds.split.model:": "names of parameters",
     "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon": _REFUSED,
     "colonnade.privacy.observers:check_epsilon": _REFUSED,
     "colonnade.privacy.accounting.gaussian:gaussian_mu": _REFUSED,

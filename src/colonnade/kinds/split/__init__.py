@@ -11,7 +11,7 @@ every epoch and slopes come back, as the paper has it: nothing is promised. Enco
 
 Reading order:
 
-- ``model``: ``SplitClassifier`` and ``SplitRegressor``, which a data scientist calls; ``base``: what they share.
+- ``model``: ``SplitClassifier`` and ``SplitRegressor``, which a data scientist calls.
 - ``head_strategy``: what the ways to a head have in common: ``committee_strategy`` with ``committee_head``;
   ``embeddings_strategy`` with ``embedding_task`` and ``embedding_programs``; ``published_strategy`` with
   ``adaptive_task``, ``adaptive_losses`` and ``adaptive_programs``.

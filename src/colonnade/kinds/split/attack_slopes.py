@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from colonnade.audit.attacks.labels import Codes, Matrix, ReturnedGradients
 from colonnade.errors import StudyError
-from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.embedding_programs import EmbeddingSide, SlopeTeacher, batch_places
 from colonnade.kinds.split.embedding_task import EmbeddingTask
 from colonnade.kinds.split.encoders import RowEncoder
 from colonnade.kinds.split.head_strategy import label_targets
+from colonnade.kinds.split.model import SplitModel
 from colonnade.models.planner import Roster
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.privacy.releases import RandomisedResponse

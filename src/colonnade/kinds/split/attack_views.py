@@ -14,10 +14,9 @@ import numpy as np
 from colonnade.audit.attacks.labels import ReturnedGradients
 from colonnade.audit.attacks.views import NO_SLOPES, Matrix, ModelViews, observe_people
 from colonnade.errors import StudyError
-from colonnade.kinds.split import base
 from colonnade.kinds.split.attack_slopes import observe_labels, observe_slopes
-from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.committee_head import JointEmbeddings
+from colonnade.kinds.split.model import SplitModel, strategy_named
 from colonnade.models.planner import Roster
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -59,7 +58,7 @@ class SplitViews(ModelViews):
 
     def has_public_scores(self, model: SplitModel) -> bool:
         """Encoders that were drawn without the table tell nothing of it; those that learned stay with their parties."""
-        return base.strategy_named(model.head_).training_of(model) == "none"
+        return strategy_named(model.head_).training_of(model) == "none"
 
     def fresh(self, model: SplitModel) -> Any:
         """The model not fitted; encoders that learned nothing from anybody are kept: whoever attacks may know them."""

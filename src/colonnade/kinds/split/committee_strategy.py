@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from colonnade.kinds.split.head_strategy import (
     EmbeddingMatrix,
     HeadStrategy,
     LearnedHead,
-    ModelView,
     PlanSetting,
     Training,
     label_targets,
@@ -39,8 +38,11 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
+if TYPE_CHECKING:
+    from colonnade.kinds.split.model import SplitModel
 
-def own_columns_head(model: ModelView, encoder: Encoder, table: Table) -> LinearHead:
+
+def own_columns_head(model: SplitModel, encoder: Encoder, table: Table) -> LinearHead:
     """The head over the party's own embeddings, by the solver of the model; nothing of it is published."""
     design = model.design_
     joint = JointEmbeddings(((design.owner, encoder.width),), design.owner, len(design.declared.classes))
@@ -53,7 +55,7 @@ def own_columns_head(model: ModelView, encoder: Encoder, table: Table) -> Linear
     return joint.head(gram, np.zeros_like(gram), constant, solver=model.solver)
 
 
-def embed_own_columns(model: ModelView, encoder: Encoder, table: Table) -> EmbeddingMatrix:
+def embed_own_columns(model: SplitModel, encoder: Encoder, table: Table) -> EmbeddingMatrix:
     """The party's embeddings as that head takes them."""
     owner = model.design_.owner
     return committee_head.embed_scaled(
@@ -72,7 +74,7 @@ class CommitteeStrategy(HeadStrategy):
 
     # --- planning
 
-    def default_width(self, model: ModelView, design: LabelDesign, roster: Roster) -> int:
+    def default_width(self, model: SplitModel, design: LabelDesign, roster: Roster) -> int:
         """More numbers say more, and sink into the noise: as many as budgets and people allow."""
         parties = sum(1 for party in design.schemas if design.centred_columns(party).feature_names)
         return committee_head.suggested_width(roster.trust, self.budgets(model, roster.trust), parties, model.rows)
@@ -87,7 +89,7 @@ class CommitteeStrategy(HeadStrategy):
             return {"kind": "edges", "width": width if width >= _WORTH * edges else None, **said}
         return super().complete_spec(said, width, active=active, training=training)
 
-    def plan(self, model: ModelView, setting: PlanSetting, rows: int | None) -> Task:
+    def plan(self, model: SplitModel, setting: PlanSetting, rows: int | None) -> Task:
         """One release, with the least noise that meets the budgets."""
         if (trust := setting.roster.trust).committee == ():
             raise StudyError(
@@ -105,13 +107,13 @@ class CommitteeStrategy(HeadStrategy):
         return joint.plan(trust, budgets, rows_at_most=model.rows_at_most, hidden=setting.roster.hidden)
 
     def _training(
-        self, model: ModelView, joint: JointEmbeddings, parameters: int, rows: int, trust: Trust
+        self, model: SplitModel, joint: JointEmbeddings, parameters: int, rows: int, trust: Trust
     ) -> PrivateTraining:
         """How the party with the label trains its encoder; the same wherever it is planned."""
         budgets, epochs = self.budgets(model, trust), model.epochs or _EPOCHS
         return owner_training.plan_training(joint, parameters, rows, trust, budgets, epochs=epochs, share=_SHARE)
 
-    def budgets(self, model: ModelView, trust: Trust) -> tuple[Budget, ...]:
+    def budgets(self, model: SplitModel, trust: Trust) -> tuple[Budget, ...]:
         """What each observer may learn."""
         if model.epsilon is None:
             raise StudyError(
@@ -130,7 +132,7 @@ class CommitteeStrategy(HeadStrategy):
         line = f"numbers of an embedding: {wide}; moments of them are opened once, and no embedding leaves its party"
         return PlanDetails(self.name, {"head": {"widths": widths}}, brief=(line,))
 
-    def outlook(self, model: ModelView, task: Task, rows: int | None) -> SampleSizeForecast:
+    def outlook(self, model: SplitModel, task: Task, rows: int | None) -> SampleSizeForecast:
         """How far noise moves a class's predicted share, or a number in half ranges, by a typical embedding.
 
         Embeddings are taken to have half of the variance that their length allows, and weights the norm 1/2.
@@ -143,18 +145,18 @@ class CommitteeStrategy(HeadStrategy):
 
     # --- the joint computation
 
-    def owner(self, model: ModelView, me: Owner, encoder: Encoder | None, table: Table, task: Task) -> LearnedHead:
+    def owner(self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: Task) -> LearnedHead:
         """Every party deals shares of its embeddings."""
         self._train(model, me.name, encoder, table, task, Stream.fresh())
         published = committee_head.owner(me, self._rows(model, me.name, encoder, table, task), task)
         return self._learned(model, published, {} if encoder is None else {me.name: encoder})
 
-    def coordinator(self, model: ModelView, me: Coordinator, task: Task) -> LearnedHead:
+    def coordinator(self, model: SplitModel, me: Coordinator, task: Task) -> LearnedHead:
         """The coordinator receives the moments, as everybody does."""
         return self._learned(model, committee_head.coordinator(me, task), {})
 
     def simulate(
-        self, model: ModelView, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> LearnedHead:
         """The same in one place."""
         for party in task.owners:
@@ -164,7 +166,7 @@ class CommitteeStrategy(HeadStrategy):
         return self._learned(model, committee_head.simulate(matrices, task, stream), encoders)
 
     def _train(
-        self, model: ModelView, party: str, encoder: Encoder | None, table: Table, task: Task, stream: Stream
+        self, model: SplitModel, party: str, encoder: Encoder | None, table: Table, task: Task, stream: Stream
     ) -> None:
         """Train the encoder of the party with the label in place, if the task is charged for that."""
         joint = joint_embeddings_of(model, task)
@@ -181,13 +183,13 @@ class CommitteeStrategy(HeadStrategy):
         rows, labels = centred.centre_features(table).matrix(), label_targets(centred, table, joint.classes)
         owner_training.train_own(encoder, rows, labels, joint, plan, stream)
 
-    def _rows(self, model: ModelView, party: str, encoder: Encoder | None, table: Table, task: Task) -> Any:
+    def _rows(self, model: SplitModel, party: str, encoder: Encoder | None, table: Table, task: Task) -> Any:
         joint = joint_embeddings_of(model, task)
         centred = model.centred_columns(party, table)
         labels = label_targets(centred, table, joint.classes) if party == joint.label_party else None
         return joint.rows(party, centred.centre_features(table), encoder, labels)
 
-    def _learned(self, model: ModelView, published: Published, encoders: Mapping[str, Encoder]) -> LearnedHead:
+    def _learned(self, model: SplitModel, published: Published, encoders: Mapping[str, Encoder]) -> LearnedHead:
         """The head, which follows from what everybody received."""
         task = published.task
         joint = joint_embeddings_of(model, task)
@@ -207,19 +209,19 @@ class CommitteeStrategy(HeadStrategy):
 
     # --- new people
 
-    def prepare(self, model: ModelView, party: str, raw: EmbeddingMatrix) -> EmbeddingMatrix:
+    def prepare(self, model: SplitModel, party: str, raw: EmbeddingMatrix) -> EmbeddingMatrix:
         """Embeddings of one length."""
         return committee_head.scale_to_length(raw)
 
-    def scores(self, model: ModelView, parts: Mapping[str, EmbeddingMatrix]) -> EmbeddingMatrix:
+    def scores(self, model: SplitModel, parts: Mapping[str, EmbeddingMatrix]) -> EmbeddingMatrix:
         """The public head of all embeddings beside each other."""
         return self.head(model).scores(np.hstack([parts[party] for party in model.schemas_ if party in parts]))
 
-    def head(self, model: ModelView) -> LinearHead:
+    def head(self, model: SplitModel) -> LinearHead:
         """The head that everybody has."""
         return LinearHead(model.public_["weights"], model.public_["intercept"], str(model.plan_["solver"]))
 
-    def check_restored(self, model: ModelView) -> None:
+    def check_restored(self, model: SplitModel) -> None:
         """Raise an error unless weights and widths belong together."""
         widths = model.plan_["widths"]
         if set(widths) != set(model.schemas_):
@@ -229,20 +231,20 @@ class CommitteeStrategy(HeadStrategy):
             raise ValueError("weights and widths do not belong together [VA055]")
         check_prior(model.public_, outputs, len(widths))
 
-    def training_of(self, model: ModelView) -> Training:
+    def training_of(self, model: SplitModel) -> Training:
         """Whether the party with the label trained its encoder, which is charged."""
         return "none" if model.plan_["training"] == "none" else "charged"
 
-    def picture(self, model: ModelView) -> Picture:
+    def picture(self, model: SplitModel) -> Picture:
         """How far each party's embedding can move the scores of the public head."""
         return reach_picture(model.public_["weights"], model.plan_["widths"], committee_head.LENGTH)
 
-    def summary(self, model: ModelView) -> list[str]:
+    def summary(self, model: SplitModel) -> list[str]:
         """About how many people it was learned from, as far as that is public."""
         return [f"everybody has the head, learned from about {model.plan_['rows']:,.0f} people"]
 
 
-def joint_embeddings_of(model: ModelView, task: Task) -> JointEmbeddings:
+def joint_embeddings_of(model: SplitModel, task: Task) -> JointEmbeddings:
     """The joint embeddings that a task is about."""
     party, _ = split_label(model.label, task.owners)
     outputs = sum(column.startswith(committee_head.LABEL) for column in task.block(party).columns)

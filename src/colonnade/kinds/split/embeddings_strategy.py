@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from colonnade.kinds.split.head_strategy import (
     EmbeddingMatrix,
     HeadStrategy,
     LearnedHead,
-    ModelView,
     PlanSetting,
     Training,
     label_targets,
@@ -34,6 +33,10 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
+if TYPE_CHECKING:
+    from colonnade.kinds.split.model import SplitModel
+
+
 _EPOCHS, _RATE = 40, 0.02
 _FROZEN_WIDTH = 32
 
@@ -45,7 +48,7 @@ class EmbeddingsStrategy(HeadStrategy):
 
     # --- planning
 
-    def default_width(self, model: ModelView, design: LabelDesign, roster: Roster) -> int:
+    def default_width(self, model: SplitModel, design: LabelDesign, roster: Roster) -> int:
         """Encoders that learn reach for one point a class, which needs one dimension less than there are classes."""
         return max(1, len(design.declared.classes) - 1) if model.training != "none" else _FROZEN_WIDTH
 
@@ -55,7 +58,7 @@ class EmbeddingsStrategy(HeadStrategy):
             return super().complete_spec(said, width, active=active, training=training)
         return linear_over(said, width)
 
-    def plan(self, model: ModelView, setting: PlanSetting, rows: int | None) -> EmbeddingTask:
+    def plan(self, model: SplitModel, setting: PlanSetting, rows: int | None) -> EmbeddingTask:
         """Each other party tells one embedding a person, with the least noise that meets the budgets."""
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
@@ -106,7 +109,7 @@ class EmbeddingsStrategy(HeadStrategy):
     # --- the joint computation
 
     def owner(
-        self, model: ModelView, me: Owner, encoder: Encoder | None, table: Table, task: EmbeddingTask
+        self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: EmbeddingTask
     ) -> LearnedHead:
         """Passive parties tell embeddings; the active one receives them and fits its head."""
         rows = model.centred_columns(me.name, table).centre_features(table).matrix()
@@ -118,13 +121,13 @@ class EmbeddingsStrategy(HeadStrategy):
         found = embedding_programs.owner(me, None, table.ids, labels, task)
         return self._active(encoder, rows, labels, found, task, model.head_module)
 
-    def coordinator(self, model: ModelView, me: Coordinator, task: EmbeddingTask) -> LearnedHead:
+    def coordinator(self, model: SplitModel, me: Coordinator, task: EmbeddingTask) -> LearnedHead:
         """The coordinator compares who is there, and learns nothing."""
         embedding_programs.coordinator(me, task)
         return LearnedHead(facts(task))
 
     def simulate(
-        self, model: ModelView, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> LearnedHead:
         """The same in one place."""
         rows = {
@@ -165,7 +168,7 @@ class EmbeddingsStrategy(HeadStrategy):
 
     # --- new people
 
-    def prepare(self, model: ModelView, party: str, raw: EmbeddingMatrix) -> EmbeddingMatrix:
+    def prepare(self, model: SplitModel, party: str, raw: EmbeddingMatrix) -> EmbeddingMatrix:
         """As they would be told, before noise; those of the active party as they are."""
         if party == model.design_.owner:
             return raw
@@ -174,12 +177,12 @@ class EmbeddingsStrategy(HeadStrategy):
         whole = clip_to_integers(scaled, int(np.floor(np.ldexp(clip, bits))))
         return np.asarray(np.ldexp(whole.astype(np.float64), -bits))
 
-    def scores(self, model: ModelView, parts: Mapping[str, EmbeddingMatrix]) -> EmbeddingMatrix:
+    def scores(self, model: SplitModel, parts: Mapping[str, EmbeddingMatrix]) -> EmbeddingMatrix:
         """Scores of people whose embeddings are told without noise."""
         return self.scores_of(model, parts, {})
 
     def scores_of(
-        self, model: ModelView, parts: Mapping[str, EmbeddingMatrix], noise: Mapping[str, float]
+        self, model: SplitModel, parts: Mapping[str, EmbeddingMatrix], noise: Mapping[str, float]
     ) -> EmbeddingMatrix:
         """Scores of people whose embeddings have noise of these variances."""
         active = model.design_.owner
@@ -195,14 +198,14 @@ class EmbeddingsStrategy(HeadStrategy):
         each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
         return HeadStatistics.of(kept).head(np.concatenate(each)).scores(joint)
 
-    def scores_alone(self, model: ModelView, own: EmbeddingMatrix) -> EmbeddingMatrix | None:
+    def scores_alone(self, model: SplitModel, own: EmbeddingMatrix) -> EmbeddingMatrix | None:
         """Scores by the active party's own embeddings; a module as a head has none."""
         kept = model.own_[model.design_.owner]
         if model.head_module is not None:
             return None
         return HeadStatistics.of(kept).alone().head(np.zeros(0)).scores(own)
 
-    def check_kept(self, model: ModelView, party: str, own: Arrays, encoder: Encoder | None) -> None:
+    def check_kept(self, model: SplitModel, party: str, own: Arrays, encoder: Encoder | None) -> None:
         """Raise an error unless a head, or a centre and a scale, have the right shapes."""
         if party != model.design_.owner:
             width = model.plan_["widths"][party]
@@ -218,20 +221,20 @@ class EmbeddingsStrategy(HeadStrategy):
             if len(found.weights) != (model.plan_["classes"] or 1):
                 raise ValueError("the head is about other classes [VA058]")
 
-    def check_restored(self, model: ModelView) -> None:
+    def check_restored(self, model: SplitModel) -> None:
         """Raise an error unless what is known of embeddings is that of these parties: questions are priced by it."""
         check_facts(model)
 
-    def training_of(self, model: ModelView) -> Training:
+    def training_of(self, model: SplitModel) -> Training:
         """Whether encoders learned; their updates are charged."""
         return "none" if model.plan_["training"] == "none" else "charged"
 
-    def summary(self, model: ModelView) -> list[str]:
+    def summary(self, model: SplitModel) -> list[str]:
         """Who has the head."""
         return [f"{model.design_.owner} alone has the head; scores of new people are asked by kind split-scores"]
 
 
-def check_facts(model: ModelView) -> None:
+def check_facts(model: SplitModel) -> None:
     """Refuse a model whose plan speaks of other parties, or without the bounds that questions rest on."""
     plan, active = model.plan_, model.design_.owner
     others = set(model.schemas_) - {active}
@@ -262,7 +265,7 @@ def facts(task: EmbeddingTask) -> dict[str, Any]:
     }
 
 
-def scaling_of(model: ModelView, party: str) -> EmbeddingScaling:
+def scaling_of(model: SplitModel, party: str) -> EmbeddingScaling:
     """The public centre and scale by which a party's embeddings were told."""
     kept: Arrays = model.own_.get(party, {})
     if "centre" not in kept:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,12 @@ from colonnade.privacy import Statement
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
-from colonnade.tables import Schema, Table
+from colonnade.tables import Table
 from colonnade.tables.centring import ColumnCentring
+
+if TYPE_CHECKING:
+    from colonnade.kinds.split.model import SplitModel
+
 
 EmbeddingMatrix = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -57,40 +61,6 @@ class PlanSetting:
     def widths(self) -> dict[str, int]:
         """The width of each party's embeddings; 0 where a party has nothing but the label."""
         return {party: self.encoders[party].width if party in self.encoders else 0 for party in self.design.schemas}
-
-
-class ModelView(Protocol):
-    """What a way asks of a split model: its parameters, and what is known of it once it is fitted."""
-
-    label: str | None
-    epsilon: float | Mapping[str, float] | None
-    delta: float
-    rows: int | None
-    rows_at_most: int
-    solver: str
-    training: str
-    epochs: int | None
-    batches: int | None
-    learning_rate: float | None
-    label_epsilon: float | None
-    per_release: float | None
-    unprotected: bool
-    rescale: bool
-    adjust: bool
-    constants: Mapping[str, Any] | None
-    head_module: Any
-    watch: Any
-    schemas_: dict[str, Schema]
-    plan_: dict[str, Any]
-    public_: dict[str, NDArray[Any]]
-    own_: dict[str, dict[str, NDArray[Any]]]
-
-    @property
-    def design_(self) -> LabelDesign:
-        """The columns that the model was fitted with."""
-
-    def centred_columns(self, party: str, table: Table) -> ColumnCentring:
-        """How a party's columns are centred, with the label last where it is the party's."""
 
 
 @dataclass(frozen=True)
@@ -124,29 +94,29 @@ class HeadStrategy(ABC):
         return {"kind": "edges" if "shape" in said else "cosine", "width": width, **said}
 
     @abstractmethod
-    def plan(self, model: ModelView, setting: PlanSetting, rows: int | None) -> Task:
+    def plan(self, model: SplitModel, setting: PlanSetting, rows: int | None) -> Task:
         """The public task."""
 
     @abstractmethod
-    def owner(self, model: ModelView, me: Owner, encoder: Encoder | None, table: Table, task: Any) -> LearnedHead:
+    def owner(self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: Any) -> LearnedHead:
         """An owner's program."""
 
     @abstractmethod
-    def coordinator(self, model: ModelView, me: Coordinator, task: Any) -> LearnedHead:
+    def coordinator(self, model: SplitModel, me: Coordinator, task: Any) -> LearnedHead:
         """The coordinator's program."""
 
     @abstractmethod
     def simulate(
-        self, model: ModelView, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> LearnedHead:
         """What all of them would end with, computed in one place."""
 
     @abstractmethod
-    def prepare(self, model: ModelView, party: str, raw: EmbeddingMatrix) -> EmbeddingMatrix:
+    def prepare(self, model: SplitModel, party: str, raw: EmbeddingMatrix) -> EmbeddingMatrix:
         """Embeddings of a party as the head takes them, from those of its encoder."""
 
     @abstractmethod
-    def scores(self, model: ModelView, parts: Mapping[str, EmbeddingMatrix]) -> EmbeddingMatrix:
+    def scores(self, model: SplitModel, parts: Mapping[str, EmbeddingMatrix]) -> EmbeddingMatrix:
         """Scores, (rows, outputs), from the prepared embeddings of all parties."""
 
     @abstractmethod
@@ -154,23 +124,23 @@ class HeadStrategy(ABC):
         """The width of a party's embeddings in a task; 0 where it has none."""
 
     @abstractmethod
-    def check_restored(self, model: ModelView) -> None:
+    def check_restored(self, model: SplitModel) -> None:
         """Raise an error unless the arrays and facts of a model that was read belong together."""
 
-    def check_kept(self, model: ModelView, party: str, own: Arrays, encoder: Encoder | None) -> None:
+    def check_kept(self, model: SplitModel, party: str, own: Arrays, encoder: Encoder | None) -> None:
         """Raise an error unless arrays that a party kept for itself belong to this model; here nobody keeps any."""
         if own:
             raise ValueError("nobody keeps a head that everybody has [VA073]")
 
-    def training_of(self, model: ModelView) -> Training:
+    def training_of(self, model: SplitModel) -> Training:
         """Whether private rows trained the encoders of a fitted model."""
         return "none"
 
-    def summary(self, model: ModelView) -> list[str]:
+    def summary(self, model: SplitModel) -> list[str]:
         """Further lines about a fitted model, for the terminal."""
         return []
 
-    def picture(self, model: ModelView) -> Picture:
+    def picture(self, model: SplitModel) -> Picture:
         """What is public about a fitted model, for a picture: the noise of what parties told."""
         return noise_picture(model.plan_["deviations"], "each number of an embedding")
 
@@ -178,12 +148,12 @@ class HeadStrategy(ABC):
         """What a pre-flight says about this way in particular."""
         return PlanDetails(self.name)
 
-    def outlook(self, model: ModelView, task: Any, rows: int | None) -> SampleSizeForecast | None:
+    def outlook(self, model: SplitModel, task: Any, rows: int | None) -> SampleSizeForecast | None:
         """Whether so many people are enough; no figure for most ways."""
         return None
 
     @abstractmethod
-    def default_width(self, model: ModelView, design: LabelDesign, roster: Roster) -> int:
+    def default_width(self, model: SplitModel, design: LabelDesign, roster: Roster) -> int:
         """The width of embeddings for which nobody named one, from public quantities."""
 
 

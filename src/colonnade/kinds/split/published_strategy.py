@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from colonnade.kinds.split.head_strategy import (
     EmbeddingMatrix,
     HeadStrategy,
     LearnedHead,
-    ModelView,
     PlanSetting,
     Training,
     label_targets,
@@ -33,6 +32,10 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
+if TYPE_CHECKING:
+    from colonnade.kinds.split.model import SplitModel
+
+
 _EPOCHS, _BATCH, _WIDTH, _RATE = 20, 256, 16, 1e-3
 _FACTOR = "factor"
 
@@ -44,7 +47,7 @@ class PublishedStrategy(HeadStrategy):
 
     # --- planning
 
-    def default_width(self, model: ModelView, design: LabelDesign, roster: Roster) -> int:
+    def default_width(self, model: SplitModel, design: LabelDesign, roster: Roster) -> int:
         """As wide as a small network's last layer."""
         return _WIDTH
 
@@ -52,7 +55,7 @@ class PublishedStrategy(HeadStrategy):
         """Encoders learn here, so they are small networks by default."""
         return {"kind": "cnn" if "shape" in said else "mlp", "width": width, **said}
 
-    def plan(self, model: ModelView, setting: PlanSetting, rows: int | None) -> AdaptiveTask:
+    def plan(self, model: SplitModel, setting: PlanSetting, rows: int | None) -> AdaptiveTask:
         """The algorithm with the noise that the paper takes for one release, or with none."""
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
@@ -105,7 +108,7 @@ class PublishedStrategy(HeadStrategy):
     # --- the joint computation
 
     def owner(
-        self, model: ModelView, me: Owner, encoder: Encoder | None, table: Table, task: AdaptiveTask
+        self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: AdaptiveTask
     ) -> LearnedHead:
         """Passive parties tell embeddings and learn from slopes; the active one learns the head."""
         features = model.centred_columns(me.name, table).centre_features(table)
@@ -120,13 +123,13 @@ class PublishedStrategy(HeadStrategy):
         adaptive_programs.owner(me, over, features, task, head)
         return LearnedHead(facts(task, model.delta), encoders=encoders, own={me.name: head.arrays()})
 
-    def coordinator(self, model: ModelView, me: Coordinator, task: AdaptiveTask) -> LearnedHead:
+    def coordinator(self, model: SplitModel, me: Coordinator, task: AdaptiveTask) -> LearnedHead:
         """The coordinator compares who is there, and learns nothing."""
         adaptive_programs.coordinator(me, task)
         return LearnedHead(facts(task, model.delta))
 
     def simulate(
-        self, model: ModelView, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> LearnedHead:
         """The same in one place."""
         over = {
@@ -144,14 +147,14 @@ class PublishedStrategy(HeadStrategy):
         return LearnedHead(facts(task, model.delta), encoders=encoders, own=own)
 
     def _head(
-        self, model: ModelView, labels: Any, encoder: Encoder | None, task: AdaptiveTask
+        self, model: SplitModel, labels: Any, encoder: Encoder | None, task: AdaptiveTask
     ) -> trained_heads.TrainedHead:
         width = sum(sender.width for sender in task.senders) + (0 if encoder is None else encoder.width)
         return trained_heads.create_head(labels, width, task.classes, model.head_module, model.learning_rate)
 
     # --- new people
 
-    def prepare(self, model: ModelView, party: str, raw: EmbeddingMatrix) -> EmbeddingMatrix:
+    def prepare(self, model: SplitModel, party: str, raw: EmbeddingMatrix) -> EmbeddingMatrix:
         """As they would be told before noise, stretched as in training; those of the active party as they are."""
         plan, active = model.plan_, model.design_.owner
         if party == active:
@@ -173,7 +176,7 @@ class PublishedStrategy(HeadStrategy):
         factor = float(model.own_[party][_FACTOR]) if task.rescale else None
         return shape_embeddings(raw, task.sender(party), task, factor).told
 
-    def scores(self, model: ModelView, parts: Mapping[str, EmbeddingMatrix]) -> EmbeddingMatrix:
+    def scores(self, model: SplitModel, parts: Mapping[str, EmbeddingMatrix]) -> EmbeddingMatrix:
         """By the head that the party with the label keeps."""
         active = model.design_.owner
         if active not in model.own_:
@@ -185,7 +188,7 @@ class PublishedStrategy(HeadStrategy):
         rows = np.hstack([*told, *own])
         return trained_heads.head_scores(rows, model.own_[active], model.plan_["classes"], model.head_module)
 
-    def check_kept(self, model: ModelView, party: str, own: Arrays, encoder: Encoder | None) -> None:
+    def check_kept(self, model: SplitModel, party: str, own: Arrays, encoder: Encoder | None) -> None:
         """Raise an error unless factors are such and a linear head has its shape; a module checks its own weights."""
         if party != model.design_.owner:
             if set(own) != ({_FACTOR} if model.plan_["rescale"] else set()):
@@ -202,17 +205,17 @@ class PublishedStrategy(HeadStrategy):
             ):
                 raise ValueError("the head takes embeddings of other widths [VA052]")
 
-    def check_restored(self, model: ModelView) -> None:
+    def check_restored(self, model: SplitModel) -> None:
         """Raise an error unless what is known of embeddings is that of these parties."""
         check_facts(model)
         if int(model.plan_["noise"]) < 0 or not isinstance(model.plan_["guarantee"], str):
             raise ValueError("the plan of a published algorithm says what it promises [VA053]")
 
-    def training_of(self, model: ModelView) -> Training:
+    def training_of(self, model: SplitModel) -> Training:
         """Encoders learned from private rows, and nothing was charged for it."""
         return "uncharged"
 
-    def summary(self, model: ModelView) -> list[str]:
+    def summary(self, model: SplitModel) -> list[str]:
         """What is promised, which is nothing."""
         return [f"{model.design_.owner} alone has the head", str(model.plan_["guarantee"])]
 

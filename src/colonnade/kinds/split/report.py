@@ -12,7 +12,7 @@ from colonnade.report.sections import ReportSection, Run, counts, seen_on_shares
 from colonnade.report.wording import count_noun, mapping, number
 
 if TYPE_CHECKING:
-    from colonnade.kinds.split.base import SplitModel
+    from colonnade.kinds.split.model import SplitModel
     from colonnade.kinds.split.scores import SplitScores
 
 _LEARNED_BY = {

@@ -21,10 +21,10 @@ from colonnade.kinds.prediction import programs as summing
 from colonnade.kinds.prediction.programs import OpenedScores, OwnScoreParts
 from colonnade.kinds.prediction.task import ScorePart, Scores
 from colonnade.kinds.split import embedding_programs as telling, embeddings_strategy
-from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.embedding_task import EmbeddingSender, NewEmbeddingTask
 from colonnade.kinds.split.encoders import RowEncoder
 from colonnade.kinds.split.heads import ScorePrior, centre_classes, flattening_factor
+from colonnade.kinds.split.model import SplitModel
 from colonnade.kinds.split.validate_params import OWN, supposition_about
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.federation import Federation
