@@ -112,11 +112,11 @@ class Averaging(nn.Module):  # type: ignore[misc]
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        (Averaging(), "ST301"),
-        (nn.BatchNorm1d(24, track_running_stats=False), "ST301"),
-        (nn.Linear(23, 2), ("ST298", "24")),
-        (nn.Unflatten(1, (4, 6)), "ST299"),
-        (nn.Flatten(0), "ST299"),
+        (Averaging(), "ST337"),
+        (nn.BatchNorm1d(24, track_running_stats=False), "ST337"),
+        (nn.Linear(23, 2), ("ST338", "24")),
+        (nn.Unflatten(1, (4, 6)), "ST339"),
+        (nn.Flatten(0), "ST339"),
         (3, "ST263"),
     ],
 )

@@ -8,7 +8,7 @@ encoders learn, through randomised response if the task says so, and keeps what 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
+from colonnade.kinds.split.adaptive_task import AdaptiveTask
 from colonnade.kinds.split.embedding_task import EmbeddingTask
 from colonnade.kinds.split.private_training import (
     Integers,
@@ -90,11 +91,6 @@ class EmbeddingScaling:
     centre: Vector
     scale: float = 1.0
 
-    @classmethod
-    def none(cls, width: int, scale: float = 1.0) -> EmbeddingScaling:
-        """Embeddings stay as they are, or are stretched by a factor that is known before."""
-        return cls(np.zeros(width), scale)
-
     def apply(self, embeddings: Matrix) -> Matrix:
         """Centred and scaled; they must be clipped again before they are told."""
         return self.scale * (embeddings - self.centre)
@@ -141,7 +137,7 @@ class EmbeddingSide:
     ) -> None:
         self.encoding, self.name, self.task, self._draw = encoding, name, task, draw
         self.sender = task.sender(name)
-        self.scaling = scaling or EmbeddingScaling.none(self.sender.width, task.first_scale)
+        self.scaling = scaling or EmbeddingScaling(np.zeros(self.sender.width), task.first_scale)
         learned = self.sender.parameters if task.training != "none" else 0
         self._steps = Adam(task.learning_rate)
         self._points = class_anchors(task.classes, self.sender.width, self.sender.clip) if learned else np.zeros((0, 0))
@@ -153,7 +149,7 @@ class EmbeddingSide:
         """Noised embeddings of everybody, from which centre and scale are learned at once."""
         variance = self.task.first_variance(self.name)
         told = self._noised(np.arange(rows), variance)
-        self._rescale(self._real(told), variance)
+        self._rescale(real_embeddings(told, self.name, self.task), variance)
         return told
 
     def embeddings(self, places: Places) -> Integers:
@@ -162,7 +158,7 @@ class EmbeddingSide:
             return self._whole(places).ravel()
         told = self._noised(places, self.task.embedding_variance(self.name))
         if self.task.training == "rounds":
-            self._told.append((places, self._real(told)))
+            self._told.append((places, real_embeddings(told, self.name, self.task)))
         return told
 
     def _noised(self, places: Places, variance: int) -> Integers:
@@ -174,9 +170,6 @@ class EmbeddingSide:
         clipped = clip_rows_within(self.encoding.embed(places), self.sender.clip)
         scaled = np.ldexp(self.scaling.apply(clipped), self.task.bits)
         return clip_to_integers(scaled, self.task.radius(self.name))
-
-    def _real(self, told: Integers) -> Matrix:
-        return self.task.grid.real(told).reshape(-1, self.sender.width)
 
     # --- how the encoder learns
 
@@ -347,23 +340,31 @@ def reference(
             side.first(rows)
     last: dict[str, Matrix] = {}
     if task.training == "rounds" and labels is not None:
-        teacher = SlopeTeacher(labels, task)
         last = {name: np.zeros((rows, side.sender.width)) for name, side in sides.items()}
-        for step in range(task.epochs * task.batches):
-            places = batch_places(step % task.batches, task)
-            told = {name: _real(side.embeddings(places), name, task) for name, side in sides.items()}
-            for name, slopes in teacher.slopes(places, told).items():
-                last[name][places] = told[name]
-                sides[name].take(places, slopes, labels)
-                if (step + 1) % task.batches == 0:
-                    sides[name].end_epoch(labels)
+        for name, places, told, _ in play_rounds(sides, labels, task, task.epochs):
+            last[name][places] = told
     for name, side in sides.items():
         for number in range(task.frozen_releases):
-            heard = _real(side.embeddings(np.arange(rows)), name, task)
+            heard = real_embeddings(side.embeddings(np.arange(rows)), name, task)
             last[name] = heard if not number else last[name] + heard
         last[name] = last[name] / task.averaged
     passive = {name: EmbeddingsOutcome(scaling=side.scaling, labels=labels) for name, side in sides.items()}
     return passive | {task.active: EmbeddingsOutcome(last, labels=labels)}
+
+
+def play_rounds(
+    sides: Mapping[str, EmbeddingSide], labels: Labels, task: EmbeddingTask, epochs: int
+) -> Iterator[tuple[str, Places, Matrix, Matrix]]:
+    """Rounds in one place: for each batch and party who is in it, what the party told, and the slopes that it got."""
+    teacher = SlopeTeacher(labels, task)
+    for step in range(epochs * task.batches):
+        places = batch_places(step % task.batches, task)
+        told = {name: real_embeddings(side.embeddings(places), name, task) for name, side in sides.items()}
+        for name, slopes in teacher.slopes(places, told).items():
+            yield name, places, told[name], slopes
+            sides[name].take(places, slopes, labels)
+            if (step + 1) % task.batches == 0:
+                sides[name].end_epoch(labels)
 
 
 def _active(me: Owner, labels: Labels | None, rows: int, task: EmbeddingTask, stream: Stream) -> EmbeddingsOutcome:
@@ -442,10 +443,13 @@ def randomise_labels(labels: Labels, task: EmbeddingTask, stream: Stream) -> Lab
 
 
 def _receive(me: Owner, name: str, rows: int, task: EmbeddingTask) -> Matrix:
-    return _real(me.receive_message(name, "embeddings", rows * task.sender(name).width, task.bound), name, task)
+    return real_embeddings(
+        me.receive_message(name, "embeddings", rows * task.sender(name).width, task.bound), name, task
+    )
 
 
-def _real(told: Integers, name: str, task: EmbeddingTask) -> Matrix:
+def real_embeddings(told: Integers, name: str, task: EmbeddingTask | AdaptiveTask) -> Matrix:
+    """What a party told, one row for each person."""
     return task.grid.real(told).reshape(-1, task.sender(name).width)
 
 

@@ -1,4 +1,4 @@
-"""Linear heads of split networks: from published noisy sums, from those for one party alone, from noisy embeddings.
+"""Heads of split networks: linear ones from noisy sums or noisy embeddings, and those that learn step by step.
 
 What reads sums sees no row, but published numbers and public sizes, so it costs no privacy and may be done again in
 another way (docs/theory/heads-from-moments.md). The sums have noise of a known deviation. A symmetric D x D matrix of
@@ -18,14 +18,18 @@ Where embeddings are told with noise, the active party fits a head alone, from w
 own labels, and keeps it. Noise on the rows does not move means of classes, but adds a known covariance to their spread.
 A head for exact embeddings of new people uses the spread without it; one for noised embeddings the spread with the
 noise that these have.
+
+Heads that the active party trains itself are a linear layer, or any torch module of its own. They learn together with
+encoders, for the algorithm as published, or from embeddings that are there.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +37,14 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.kinds.prediction.score_posterior import GUESSED, PUBLISHED, ScorePosterior, update_by_noisy_sums
 from colonnade.kinds.regression import least_squares
+from colonnade.kinds.split.encoder_base import Matrix, Places, Vector
+from colonnade.kinds.split.torch_encoders import set_weights
+from colonnade.models.pytorch import Adam, find_device, load_torch
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
+if TYPE_CHECKING:
+    from torch import nn
+
+
 Arrays = Mapping[str, NDArray[Any]]
 Solver = Literal["auto", "ridge", "discriminant", "logistic"]
 SOLVERS: tuple[Solver, ...] = get_args(Solver)
@@ -397,3 +406,170 @@ def _subtract_noise(spread: Matrix, noise: Vector, count: int) -> Matrix:
 def _pad_noise(noise: Vector, columns: int) -> Vector:
     """The variance of noise on every column; own ones have none."""
     return np.pad(noise, (0, columns - len(noise)))
+
+
+_ROWS = 4096
+
+
+class SoftmaxHead:
+    """A linear head, in numpy: logistic loss over ``classes``, or with 0 classes half the squared error of a number.
+
+    It learns by Adam's steps of this rate, from the mean loss of a batch.
+    """
+
+    def __init__(self, labels: NDArray[Any], width: int, classes: int, *, rate: float = 0.01) -> None:
+        self.labels, self.classes = check_labels(labels, classes), classes
+        self.weights, self.offsets = np.zeros((width, max(1, classes))), np.zeros(max(1, classes))
+        self._adam = Adam(rate)
+
+    def scores(self, embeddings: Matrix) -> Matrix:
+        """Scores of classes, or predicted numbers, (n, classes or 1)."""
+        return np.asarray(embeddings @ self.weights + self.offsets)
+
+    def slopes(self, places: Places, embeddings: Matrix, /) -> Matrix:
+        """The slopes of the loss of each row of a batch; then the head moves."""
+        _, pulls = loss_and_slopes(self.scores(embeddings), self.labels[places])
+        back = pulls @ self.weights.T
+        step = self._adam.step(np.vstack([embeddings.T @ pulls, pulls.sum(axis=0)]) / len(places))
+        self.weights, self.offsets = self.weights + step[:-1], self.offsets + step[-1]
+        return np.asarray(back)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What was learned."""
+        return {"weights": self.weights, "offsets": self.offsets}
+
+
+class TorchHead:
+    """Any torch module as the head, from all parties' embeddings to scores; it learns by Adam's steps of this rate.
+
+    The module is copied.
+    """
+
+    def __init__(
+        self,
+        labels: NDArray[Any],
+        width: int,
+        classes: int,
+        module: nn.Module,
+        *,
+        rate: float = 0.01,
+    ) -> None:
+        self.labels, self.classes = check_labels(labels, classes), classes
+        self._device = find_device("auto")
+        self.module: nn.Module = copy.deepcopy(module).to(self._device).float().eval()
+        self._check(width)
+        self._learned = [each for each in self.module.parameters() if each.requires_grad]
+        self._adam = [Adam(rate) for _ in self._learned]
+
+    def scores(self, embeddings: Matrix) -> Matrix:
+        """Scores of classes, or predicted numbers, (n, classes or 1)."""
+        torch = load_torch()
+        with torch.no_grad():
+            starts = range(0, max(1, len(embeddings)), _ROWS)
+            blocks = [self._applied(self._tensor(embeddings[at : at + _ROWS])) for at in starts]
+            return np.vstack([each.double().cpu().numpy() for each in blocks])
+
+    def _applied(self, given: Any) -> Any:
+        """What the party's own module makes of embeddings; if it fails, its words are not told, which may hold some."""
+        try:
+            return self.module(given)
+        except Exception as error:
+            raise StudyError(
+                f"the module of the head failed on embeddings: {type(error).__name__} (its "
+                "message is not shown) [ST288]"
+            ) from None
+
+    def slopes(self, places: Places, embeddings: Matrix, /) -> Matrix:
+        """The slopes of the loss of each row of a batch; then the head moves."""
+        given = self._tensor(embeddings).requires_grad_()
+        scores = self._applied(given)
+        _, pulls = loss_and_slopes(scores.detach().double().cpu().numpy(), self.labels[places])
+        torch = load_torch()
+        back, *grads = torch.autograd.grad(scores, [given, *self._learned], self._tensor(pulls))
+        with torch.no_grad():
+            for each, adam, grad in zip(self._learned, self._adam, grads, strict=True):
+                each.add_(adam.step(grad / len(places)))
+        found: Matrix = back.double().cpu().numpy()
+        return found
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What was learned, by its names in the module."""
+        return {name: value.detach().cpu().numpy() for name, value in self.module.state_dict().items()}
+
+    def _tensor(self, values: Matrix) -> Any:
+        made = load_torch().from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+        return made.to(self._device)
+
+    def _check(self, width: int) -> None:
+        """Try the module on zeros, of which its message may be shown."""
+        try:
+            with load_torch().no_grad():
+                shape = tuple(self.module(self._tensor(np.zeros((2, width)))).shape)
+        except Exception as error:
+            said = (str(error).splitlines() or [""])[0][:200]
+            raise StudyError(
+                f"the module of the head cannot be applied to embeddings of {width} numbers: {said} [ST289]"
+            ) from None
+        if shape != (2, max(1, self.classes)):
+            raise StudyError(f"the module of the head must make {max(1, self.classes)} scores of each row [ST290]")
+
+
+def check_labels(labels: NDArray[Any], classes: int) -> NDArray[Any]:
+    """Labels as numbers, or as the numbers of classes."""
+    found = np.asarray(labels)
+    if classes == 0:
+        return found.astype(np.float64)
+    if classes < 2 or found.dtype.kind not in "iub" or (found.size and not 0 <= found.min() <= found.max() < classes):
+        raise StudyError("the labels of a head are numbers of classes, from 0 to one below how many there are [ST292]")
+    return found.astype(np.int64)
+
+
+def loss_and_slopes(scores: Matrix, labels: NDArray[Any]) -> tuple[Vector, Matrix]:
+    """Each row's loss, and how it changes with the row's scores."""
+    if labels.dtype.kind == "f":
+        error = scores[:, 0] - labels
+        return error**2 / 2, error[:, None]
+    rows, shifted = np.arange(len(labels)), scores - scores.max(axis=1, keepdims=True)
+    powers = np.exp(shifted)
+    totals = powers.sum(axis=1, keepdims=True)
+    pulls = powers / totals
+    pulls[rows, labels] -= 1.0
+    return np.log(totals[:, 0]) - shifted[rows, labels], pulls
+
+
+_EPOCHS, _BATCH, _RATE = 20, 256, 0.01
+
+
+def create_head(
+    labels: NDArray[Any], width: int, classes: int, module: Any = None, rate: float | None = None
+) -> SoftmaxHead | TorchHead:
+    """A head that is to learn these labels from joint embeddings of this width."""
+    if module is None:
+        return SoftmaxHead(labels, width, classes, rate=rate or _RATE)
+    return TorchHead(labels, width, classes, module, rate=rate or _RATE / 10)
+
+
+def train_head(rows: Matrix, labels: NDArray[Any], classes: int, module: Any) -> dict[str, NDArray[Any]]:
+    """What such a head learns from embeddings that are there; its order of batches is fixed."""
+    head = create_head(labels, rows.shape[1], classes, module)
+    random, count = np.random.default_rng(0), max(1, len(rows) // _BATCH)
+    for _ in range(_EPOCHS):
+        for places in np.array_split(random.permutation(len(rows)), count):
+            head.slopes(places, rows[places])
+    return head.arrays()
+
+
+def head_scores(rows: Matrix, arrays: Mapping[str, NDArray[Any]], classes: int, module: Any = None) -> Matrix:
+    """Scores by a head that was learned before, (rows, outputs)."""
+    nobody = np.zeros(0, dtype=np.int64 if classes else np.float64)
+    if module is None:
+        if set(arrays) != {"weights", "offsets"}:
+            raise StudyError(
+                "the head is a module, of which files hold the weights alone: set head_module to it [ST295]"
+            )
+        if arrays["weights"].shape != (rows.shape[1], max(1, classes)):
+            raise StudyError("the head that was kept does not belong to embeddings of this width [ST296]")
+        return np.asarray(rows @ arrays["weights"] + arrays["offsets"])
+    head = TorchHead(nobody, rows.shape[1], classes, module)
+    set_weights(head.module, arrays)
+    return head.scores(rows)

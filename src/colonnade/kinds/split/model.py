@@ -21,17 +21,20 @@ from numpy.typing import NDArray
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.pca.task import SubspaceIteration
-from colonnade.kinds.split import committee_strategy, encoders, validate_params
+from colonnade.kinds.split import encoders, head_strategy
 from colonnade.kinds.split.adaptive_task import AdaptiveTask
-from colonnade.kinds.split.committee_strategy import CommitteeStrategy
+from colonnade.kinds.split.committee_head import embed_scaled
 from colonnade.kinds.split.embedding_task import EmbeddingTask
-from colonnade.kinds.split.embeddings_strategy import EmbeddingsStrategy
-from colonnade.kinds.split.encoder_base import image_shape, worse_training
-from colonnade.kinds.split.encoders import Encoder, encoder_from, load_encoder, runs_code
-from colonnade.kinds.split.head_strategy import HeadStrategy, LearnedHead, PlanSetting, merge_outcomes
-from colonnade.kinds.split.numpy_encoders import LinearEncoder
-from colonnade.kinds.split.published_strategy import PublishedStrategy
-from colonnade.kinds.split.validate_params import refuse_code, refuse_learned
+from colonnade.kinds.split.embeddings_strategy import EmbeddingsStrategy, PublishedStrategy
+from colonnade.kinds.split.encoder_base import LinearEncoder, image_shape, worse_training
+from colonnade.kinds.split.encoders import Encoder, encoder_from, load_encoder, refuse_code, refuse_learned, runs_code
+from colonnade.kinds.split.head_strategy import (
+    CommitteeStrategy,
+    HeadStrategy,
+    LearnedHead,
+    PlanSetting,
+    merge_outcomes,
+)
 from colonnade.models import serialization
 from colonnade.models.classifier_mixin import ClassifierMixin, PredictionMixin, Threshold, check_threshold
 from colonnade.models.design import LabelDesign, split_label, without_label
@@ -60,7 +63,6 @@ from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table
 from colonnade.tables.centring import ColumnCentring
 
-MOST_ROWS = 2**31
 STRATEGIES: dict[str, HeadStrategy] = {
     way.name: way for way in (CommitteeStrategy(), EmbeddingsStrategy(), PublishedStrategy())
 }
@@ -348,9 +350,8 @@ class SplitModel(PredictionMixin[Task, LearnedHead]):
                 )
             own.append(table_of(tables[active], self.schemas_[active]))
         encoder = self.own_encoder(active)
-        scores = committee_strategy.own_columns_head(self, encoder, own[0]).scores(
-            committee_strategy.embed_own_columns(self, encoder, own[1])
-        )
+        embedded = embed_scaled(encoder, head_strategy.party_rows(self, active, own[1]), active)
+        scores = head_strategy.own_columns_head(self, encoder, own[0]).scores(embedded)
         return self.score_of(self.true_of({active: own[1]}), self.answers(scores))
 
     @abstractmethod
@@ -372,7 +373,7 @@ class SplitModel(PredictionMixin[Task, LearnedHead]):
             return ""
         said = (self.parameters_["encoders"] or {}).get(party, {})
         if not isinstance(said, Mapping) or runs_code(said):
-            return validate_params.OWN
+            return encoders.OWN
         active, training = party == self.design_.owner, self.parameters_.get("training", "none")
         return str(strategy_named(self.head_).complete_spec(said, 1, active=active, training=training)["kind"])
 
@@ -412,12 +413,12 @@ class SplitModel(PredictionMixin[Task, LearnedHead]):
         width = way.default_width(self, design, roster) if self.width is None else self.width
         check_whole("width", width, 1, 2**16)
         complete = self._spec_completer(way, design.owner, int(width))
-        found = validate_params.read_encoders(self.encoders, design, complete)
+        found = encoders.read_encoders(self.encoders, design, complete)
         for each in found.values():
             check_options(each)
         return PlanSetting(design, roster, found)
 
-    def _spec_completer(self, way: HeadStrategy, active: str, width: int) -> validate_params.SpecCompleter:
+    def _spec_completer(self, way: HeadStrategy, active: str, width: int) -> encoders.SpecCompleter:
         """What the way adds to specifications that leave something out; a module says itself how wide it is."""
         return lambda party, said: (
             dict(said)
@@ -433,7 +434,7 @@ class SplitModel(PredictionMixin[Task, LearnedHead]):
         """The task for a public number of rows, which some ways need."""
         check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
         if rows is not None:
-            check_whole("rows", rows, 1, MOST_ROWS)
+            check_whole("rows", rows, 1, 2**31)
         way = self.strategy(roster)
         check_parameters(self, way)
         return way.plan(self, self.setting(roster), rows)
@@ -466,8 +467,8 @@ class SplitModel(PredictionMixin[Task, LearnedHead]):
     def equip(self, party: str, encoder: Mapping[str, Any] | None) -> None:
         """Take the encoder that a party's own configuration names, for studies that leave it to the party."""
         said = (self.encoders or {}).get(party)
-        if encoder is None and isinstance(said, Mapping) and said.get("kind") == validate_params.OWN:
-            raise validate_params.missing_encoder_error(party)  # before anything is reserved or sent
+        if encoder is None and isinstance(said, Mapping) and said.get("kind") == encoders.OWN:
+            raise encoders.missing_encoder_error(party)  # before anything is reserved or sent
         self._own = {} if encoder is None else {party: encoder}
 
     def encoder_of(self, party: str, table: Table, task: Task, seed: int | None = None) -> Encoder | None:
@@ -477,9 +478,7 @@ class SplitModel(PredictionMixin[Task, LearnedHead]):
             return None
         way, said = strategy_of(task), (self.encoders or {}).get(party)
         active, _ = split_label(self.label, task.owners)
-        found = validate_params.read_encoder(
-            party, said, columns, self._spec_completer(way, active, way.width(task, party))
-        )
+        found = encoders.read_encoder(party, said, columns, self._spec_completer(way, active, way.width(task, party)))
         brought = getattr(self, "_own", {}).get(party) if found.supplied else None
         made = deepcopy(found.make(None if brought is None else own_encoder(party, brought, columns), seed))
         made.party = party
@@ -529,21 +528,19 @@ def _plain_encoder(party: str, said: Any, design: LabelDesign | None) -> dict[st
     if isinstance(said, Mapping) and not runs_code(said):
         return {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
     if design is None:
-        return {"kind": validate_params.OWN}
+        return {"kind": encoders.OWN}
     columns = len(design.centred_columns(party).feature_names)
     return {
-        "kind": validate_params.OWN,
-        "width": validate_params.read_encoder(party, said, columns, lambda _, spec: dict(spec)).width,
+        "kind": encoders.OWN,
+        "width": encoders.read_encoder(party, said, columns, lambda _, spec: dict(spec)).width,
     }
 
 
-def check_options(each: validate_params.EncoderSpec) -> None:
+def check_options(each: encoders.EncoderSpec) -> None:
     """Refuse options that the kind does not have, and images of other sizes than the table; nothing is drawn."""
-    if each.held is not None or each.kind == validate_params.OWN:
+    if each.held is not None or each.kind == encoders.OWN:
         return
-    described = {
-        key: value for key, value in each.spec.items() if key not in validate_params.USAGE_KEYS and value is not None
-    }
+    described = {key: value for key, value in each.spec.items() if key not in encoders.USAGE_KEYS and value is not None}
     try:
         _check_spec(described, each.columns)
     except StudyError as error:

@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 from colonnade.errors import NO_PART, CapacityError, ColonnadeError, DataError, PrivacyError, StudyError
 from colonnade.kinds.split import embedding_programs, private_training
+from colonnade.kinds.split.adaptive_task import embeddings_mu_squared
 from colonnade.kinds.split.embedding_programs import (
     EmbeddingScaling,
     EmbeddingSide,
@@ -25,7 +26,6 @@ from colonnade.kinds.split.embedding_programs import (
 )
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask, NewEmbeddingTask
 from colonnade.kinds.split.private_training import clip_rows_within, clip_to_integers
-from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.models.pytorch import Adam
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
@@ -499,16 +499,18 @@ def test_rows_at_the_edge_are_kept_and_short_rows_stay() -> None:
 def test_centre_and_scale_are_learned_from_noised_embeddings_alone() -> None:
     rng = np.random.default_rng(2)
     embeddings = np.array([0.5, -0.3]) + 0.05 * rng.normal(size=(20_000, 2))
-    learned = EmbeddingScaling.none(2).learn(embeddings + 0.5 * rng.normal(size=embeddings.shape), 0.25, 1.0)
+    learned = EmbeddingScaling(np.zeros(2)).learn(embeddings + 0.5 * rng.normal(size=embeddings.shape), 0.25, 1.0)
     assert learned.centre == pytest.approx([0.5, -0.3], abs=0.02)
     assert 1 < learned.scale < 30
-    exact = EmbeddingScaling.none(2).learn(embeddings, 0.0, 1.0)
+    exact = EmbeddingScaling(np.zeros(2)).learn(embeddings, 0.0, 1.0)
     assert np.sqrt((exact.apply(embeddings) ** 2).sum(axis=1).mean()) == pytest.approx(0.8, rel=0.01)
-    assert EmbeddingScaling.none(2).learn(np.zeros((9, 2)), 0.0, 1.0).scale == pytest.approx(
+    assert EmbeddingScaling(np.zeros(2)).learn(np.zeros((9, 2)), 0.0, 1.0).scale == pytest.approx(
         0.8 * 64
     )  # is not believed
     wild = 50 * np.random.default_rng(1).normal(size=(9, 2))
-    assert EmbeddingScaling.none(2).learn(wild, 2500.0, 1.0).scale == 1.0  # noise that shows nothing changes nothing
+    assert (
+        EmbeddingScaling(np.zeros(2)).learn(wild, 2500.0, 1.0).scale == 1.0
+    )  # noise that shows nothing changes nothing
 
 
 def test_points_of_classes_are_far_apart_within_the_ball_and_become_means_of_what_was_told() -> None:
