@@ -492,7 +492,7 @@ def _charged_games(task: ChargedMoments, plan: PrivateTraining) -> Iterator[Game
             yield _trained(task, plan, observer, found, weight)
 
 
-def _trained(task: ChargedMoments, plan: PrivateTraining, observer: Observer, moments: Sampler, weight: float) -> Game:
+def _trained(task: Moments, plan: PrivateTraining, observer: Observer, moments: Sampler, weight: float) -> Game:
     lowest = 0.0 if observer == Observer.analyst() else -1.0
     story = f"{describe_neighbours(observer)}; {plan.epochs} sums of gradients, and the opened entries that move"
     sampler = TrainedFeatureSampler(moments, weight, plan, (lowest, 1.0))

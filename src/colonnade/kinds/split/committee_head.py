@@ -29,13 +29,12 @@ from colonnade.kinds.pca.subspace_iteration import LabelledProducts, NoisyProduc
 from colonnade.kinds.pca.task import SubspaceIteration, fits, reach_for
 from colonnade.kinds.split.embedding_programs import class_anchors, contrastive_slopes
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS
-from colonnade.kinds.split.encoder_base import RowEncoder, TrainableEncoder
+from colonnade.kinds.split.encoder_base import Matrix, RowEncoder, TrainableEncoder
 from colonnade.kinds.split.encoders import Encoder
 from colonnade.kinds.split.heads import (
     Arrays,
     LabelledSums,
     LinearHead,
-    Matrix,
     features_of,
     fit_head,
     label_only_head,

@@ -124,7 +124,7 @@ class EmbeddingsStrategy(ToldStrategy):
     """Embeddings with noise are told once, and their known noise is subtracted."""
 
     name = "embeddings"
-    programs = embedding_programs
+    programs: ClassVar[ModuleType] = embedding_programs
     own_width = _FROZEN_WIDTH
 
     # --- planning
@@ -296,7 +296,7 @@ class PublishedStrategy(ToldStrategy):
     """
 
     name = "published"
-    programs = adaptive_programs
+    programs: ClassVar[ModuleType] = adaptive_programs
     own_width = _PUBLISHED_WIDTH
 
     # --- planning

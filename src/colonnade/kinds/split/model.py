@@ -27,7 +27,17 @@ from colonnade.kinds.split.committee_head import embed_scaled
 from colonnade.kinds.split.embedding_task import EmbeddingTask
 from colonnade.kinds.split.embeddings_strategy import EmbeddingsStrategy, PublishedStrategy
 from colonnade.kinds.split.encoder_base import LinearEncoder, image_shape, worse_training
-from colonnade.kinds.split.encoders import Encoder, encoder_from, load_encoder, refuse_code, refuse_learned, runs_code
+from colonnade.kinds.split.encoders import (
+    Encoder,
+    EncoderSpec,
+    PartyArchive,
+    SpecCompleter,
+    encoder_from,
+    load_encoder,
+    refuse_code,
+    refuse_learned,
+    runs_code,
+)
 from colonnade.kinds.split.head_strategy import (
     CommitteeStrategy,
     HeadStrategy,
@@ -282,7 +292,7 @@ class SplitModel(PredictionMixin[Task, LearnedHead]):
             self.own_[found.party] = dict(found.own)
         return found.party
 
-    def _check_kept(self, found: encoders.PartyArchive) -> None:
+    def _check_kept(self, found: PartyArchive) -> None:
         """Raise an error unless an encoder, and what its party keeps besides, fit this model."""
         columns = len(self.design_.centred_columns(found.party).feature_names)
         if (found.encoder is None) != (columns == 0):
@@ -302,7 +312,7 @@ class SplitModel(PredictionMixin[Task, LearnedHead]):
         training, own = strategy_named(self.head_).training_of(self), self.own_.get(party, {})
         if (encoder := self.encoders_.get(party)) is not None:
             training = worse_training(encoder.learned, training)
-        return encoders.party_file_content(encoders.PartyArchive(party, self.digest, training, encoder, own))
+        return encoders.party_file_content(PartyArchive(party, self.digest, training, encoder, own))
 
     # --- predictions
 
@@ -418,7 +428,7 @@ class SplitModel(PredictionMixin[Task, LearnedHead]):
             check_options(each)
         return PlanSetting(design, roster, found)
 
-    def _spec_completer(self, way: HeadStrategy, active: str, width: int) -> encoders.SpecCompleter:
+    def _spec_completer(self, way: HeadStrategy, active: str, width: int) -> SpecCompleter:
         """What the way adds to specifications that leave something out; a module says itself how wide it is."""
         return lambda party, said: (
             dict(said)
@@ -536,7 +546,7 @@ def _plain_encoder(party: str, said: Any, design: LabelDesign | None) -> dict[st
     }
 
 
-def check_options(each: encoders.EncoderSpec) -> None:
+def check_options(each: EncoderSpec) -> None:
     """Refuse options that the kind does not have, and images of other sizes than the table; nothing is drawn."""
     if each.held is not None or each.kind == encoders.OWN:
         return
