@@ -27,10 +27,11 @@ from typing import Any
 import numpy as np
 
 from colonnade.kinds.split.adaptive_programs import AdaptiveActiveSide, AdaptivePassiveSide, add_noise, batches
-from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveSender, AdaptiveTask
+from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveTask
+from colonnade.kinds.split.embedding_task import EmbeddingSender
 from colonnade.kinds.split.encoders import RowEncoder, encoder_from
+from colonnade.kinds.split.heads import SoftmaxHead
 from colonnade.kinds.split.private_training import Matrix, Places, RowLearner, Vector
-from colonnade.kinds.split.trained_heads import SoftmaxHead
 from colonnade.models.pytorch import load_torch
 from colonnade.privacy import Trust
 from colonnade.protocols.message_task import own_noise
@@ -106,7 +107,7 @@ class Training:
 
     def __init__(self, setting: Setting, mode: dict[str, Any], encoders: Mapping[str, RowLearner], labels: Any) -> None:
         trust, width, classes = Trust(("labels", *SIDES), (), 0), setting.width, setting.classes
-        senders = tuple(AdaptiveSender(name, width, 1.0) for name in SIDES)
+        senders = tuple(EmbeddingSender(name, width, 1.0) for name in SIDES)
         given = {"noise": AdaptiveTask.published_noise(10, 0.01)} | mode
         epochs = -(-STEPS * BATCH // ROWS)
         self.task = AdaptiveTask(trust, "labels", senders, ROWS, classes, epochs, ROWS // BATCH, **given)

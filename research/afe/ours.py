@@ -58,7 +58,7 @@ def noised_scores(model: SplitClassifier, people: People, coins: Stream) -> Matr
     deviations = query_deviations(model)
     parts = {party: seen(model, party, people.tables[party], deviations[party], coins) for party in people.passives}
     fitted: Any = model
-    return EmbeddingsStrategy().scores_of(fitted, parts, {name: each**2 for name, each in deviations.items()})
+    return EmbeddingsStrategy().scores(fitted, parts, {name: each**2 for name, each in deviations.items()})
 
 
 def seen(model: SplitClassifier, party: str, table: Table, deviation: float, coins: Stream) -> Matrix:

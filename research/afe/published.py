@@ -11,9 +11,10 @@ import numpy as np
 
 from colonnade.kinds.split import adaptive_programs
 from colonnade.kinds.split.adaptive_programs import add_noise, shape_embeddings
-from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveSender, AdaptiveTask
+from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveTask
+from colonnade.kinds.split.embedding_task import EmbeddingSender
 from colonnade.kinds.split.encoders import Encoder, RowEncoder, encoder_from
-from colonnade.kinds.split.trained_heads import SoftmaxHead
+from colonnade.kinds.split.heads import SoftmaxHead
 from colonnade.privacy import Trust
 from colonnade.protocols.iteration import NoiseSampler
 from colonnade.randomness import KEY_BYTES
@@ -123,7 +124,7 @@ def task_of(name: str, classes: int, mode: Mode, widths: Mapping[str, int], rows
     task = AdaptiveTask(
         Trust((*widths, ACTIVE), (), 0),
         ACTIVE,
-        tuple(AdaptiveSender(party, width, chosen.clip) for party, width in widths.items()),
+        tuple(EmbeddingSender(party, width, chosen.clip) for party, width in widths.items()),
         rows=rows,
         classes=classes,
         epochs=epochs,

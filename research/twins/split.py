@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from colonnade.audit import Game
-from colonnade.kinds.split.adaptive_losses import EmbeddingPairs, clip_rows, stretch_factor
+from colonnade.kinds.split.adaptive_programs import EmbeddingPairs, clip_rows, stretch_factor
 from colonnade.kinds.split.audit import (
     EmbeddingSampler,
     EncodedPeople,
     FeatureMomentSampler,
-    Floats,
     Integers,
     LabelSlopeSampler,
     TrainedFeatureSampler,
-    people_of,
 )
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS
 from colonnade.kinds.split.encoders import Encoder, RowEncoder, TrainableEncoder
@@ -42,14 +40,14 @@ class Stretched(EmbeddingSampler):
     Everybody but the one who changes is close together, near one end of the ball; all of them are told.
     """
 
-    def embedded(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Iterator[Floats]:
+    def embedded(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Iterator[Matrix]:
         """What is told of everybody in the batch, as often as embeddings are told."""
         task, sender = self.task, self.task.sender(name)
         batch = np.zeros((_PEOPLE, sender.width))
         batch[:, 0] = sender.clip * (1 - _NEAR * np.arange(_PEOPLE) / _PEOPLE)
         batch[0, 0] = sign * sender.clip
         clipped = clip_rows(batch, sender.clip)
-        whole = task.grid.quantise(stretch_factor(EmbeddingPairs.of(clipped), sender.clip) * clipped).ravel()
+        whole = task.grid.quantise(stretch_factor(EmbeddingPairs(clipped), sender.clip) * clipped).ravel()
         for variance in map(round, self.variances(name)):
             yield (whole + draw(name, variance, count * whole.size).reshape(count, -1)).astype(np.float64)
 
@@ -68,7 +66,7 @@ class OverAndOver(EmbeddingSampler):
 class SilentUpdates(EmbeddingSampler):
     """Updates of the encoder without noise."""
 
-    def summed(self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Floats:
+    def summed(self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Matrix:
         """The sum of clipped gradients, in every run the same."""
         return super().summed(learner, places, slopes, clip, lambda numbers: 0 * draw(numbers))
 
@@ -82,7 +80,7 @@ class SilentUpdates(EmbeddingSampler):
 class UnboundedGradients(EmbeddingSampler):
     """Updates of the encoder whose gradients nobody clipped one by one."""
 
-    def summed(self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Floats:
+    def summed(self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Matrix:
         """The sum of all gradients, with the noise that is meant for clipped ones."""
         noise = draw(learner.parameters) * (clip / (1 << GRADIENT_BITS))
         return np.asarray(learner.pull_back(places, slopes) + noise)
@@ -105,7 +103,7 @@ class TrainedInSecret(FeatureMomentSampler):
         """The party's encoder, after a long step along the sum of its gradients."""
         encoder = super().encoder(party, people)
         if isinstance(encoder, TrainableEncoder):
-            rows, everybody = people.rows(party), np.arange(len(people.classes))
+            rows, everybody = people.columns[party], np.arange(len(people.classes))
             learner, slopes = RowEncoder(encoder, rows), np.repeat(rows[:, :1], encoder.width, axis=1)
             learner.move(-_RATE * learner.pull_back(everybody, slopes))
         return encoder
@@ -117,7 +115,7 @@ def trained_in_secret(sampler: FeatureMomentSampler) -> FeatureMomentSampler:
     def crowd(*more: float) -> EncodedPeople:
         rows = np.array([[0.1, 0.0]] * _CROWD + [[each, 0.0] for each in more])
         columns = {party: rows for party, _ in sampler.study.joint.widths}
-        return people_of(columns, [0] * len(rows))
+        return EncodedPeople(columns, np.zeros(len(rows), dtype=np.int64))
 
     return TrainedInSecret(sampler.study, (crowd(), crowd(-1.0)), sampler.noisy)
 

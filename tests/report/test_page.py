@@ -21,8 +21,7 @@ from colonnade.drawing.canvas import extent
 from colonnade.drawing.markup import Html
 from colonnade.errors import StudyError
 from colonnade.kinds import PCA, JointPrediction, LogisticRegression, PolynomialSum
-from colonnade.kinds.pca.pictures import noise_edge
-from colonnade.kinds.pca.report import SECTION
+from colonnade.kinds.pca.report import SECTION, noise_edge
 from colonnade.models import Estimator, Roster
 from colonnade.models.registry import rows, section_of
 from colonnade.models.sample_size import SampleSizeForecast

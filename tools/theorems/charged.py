@@ -197,8 +197,8 @@ CHARGED = (
                 "subspace-iteration#3-directions-that-depend-on-what-was-opened|Lemma 2",
             ),
             (
-                "colonnade.kinds.pca.sensitivity:products_sensitivity",
-                "colonnade.kinds.pca.sensitivity:changed_products_sensitivity",
+                "colonnade.kinds.pca.task:products_sensitivity",
+                "colonnade.kinds.pca.task:changed_products_sensitivity",
             ),
             (
                 "tests/kinds/pca/test_directions.py::test_no_row_moves_the_products_of_all_rounds_further",
@@ -478,12 +478,12 @@ CHARGED = (
         _CHARGED,
         "encoder updates of an owner",
         "private-updates",
-        "colonnade.kinds.split.private_training:PrivateTraining.event",
+        "colonnade.kinds.split.committee_head:PrivateTraining.event",
         Links(
             ("private-updates#1-one-update", "private-updates#2-the-theorem|Theorem"),
             (
-                "colonnade.kinds.split.private_training:PrivateTraining.square",
-                "colonnade.kinds.split.private_training:PrivateTraining.absent_square",
+                "colonnade.kinds.split.committee_head:PrivateTraining.square",
+                "colonnade.kinds.split.committee_head:PrivateTraining.absent_square",
                 "colonnade.kinds.split.private_training:cut_rows",
             ),
             (

@@ -392,7 +392,7 @@ FIGURES = (
             ("embedding-releases#2-the-theorem|Theorem", "embeddings-as-published#what-it-costs"),
             (
                 "colonnade.kinds.split.adaptive_task:AdaptiveTask.frozen_epsilon",
-                "colonnade.kinds.split.sensitivity:embeddings_mu_squared",
+                "colonnade.kinds.split.adaptive_task:embeddings_mu_squared",
             ),
             (
                 "tests/kinds/split/adaptive/test_adaptive.py::"
@@ -552,11 +552,11 @@ PRINTED = (
     Printed("colonnade.kinds.glm.preflight:_cells", "a table of promises", ("guarantees", "rounding")),
     Printed("colonnade.kinds.glm.preflight:Guarantees.to_dict", "the same in a record", ("guarantees",)),
     Printed(
-        "colonnade.kinds.split.published_strategy:PublishedStrategy.details",
+        "colonnade.kinds.split.embeddings_strategy:PublishedStrategy.details",
         "as published, not proven",
         ("frozen", "rounding"),
     ),
-    Printed("colonnade.kinds.split.published_strategy:facts", "the same in a record", ("frozen",)),
+    Printed("colonnade.kinds.split.embeddings_strategy:PublishedStrategy.facts", "the same in a record", ("frozen",)),
     # report
     Printed("colonnade.report.wording:epsilon", "every epsilon of a report and of the console", ("rounding",)),
     Printed("colonnade.report.page:_figures", "the largest epsilon, at the top", _STUDY),
@@ -613,9 +613,8 @@ NO_FIGURE = {
     "colonnade.cli.checks:_plan_text": "a heading",
     "colonnade.cli.text_output:trial": _ASKED,
     "colonnade.cli.initialise:prepare_trial": _ASKED,
-    "colonnade.kinds.pca.evaluation:compare": _ASKED,
     "colonnade.kinds.regression.model:Regression.budgets": _REFUSED,
-    "colonnade.kinds.split.base:": "names of parameters",
+    "colonnade.kinds.split.model:": "names of parameters",
     "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon": _REFUSED,
     "colonnade.privacy.observers:check_epsilon": _REFUSED,
     "colonnade.privacy.accounting.gaussian:gaussian_mu": _REFUSED,

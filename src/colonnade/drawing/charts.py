@@ -687,15 +687,13 @@ def _squares(item: Matrix, left: float, top: float, cell: float, high: float) ->
 
 _LEVELS, _PICTURE = 16, 84.0  # shades that are told apart; neighbours of one shade are drawn as one
 
-Raster = Any
-"""Rows of pixels, nested or as an array; each is one shade, or red, green and blue."""
-
 
 @dataclass(frozen=True)
 class PixelChart(Chart):
     """Named rows of small pictures whose columns belong together: the true ones above, what was recovered below.
 
-    A shade of ``low`` is black and one of ``high`` is white.
+    A picture is rows of pixels, nested or as an array; each is one shade, or red, green and blue. A shade of ``low`` is
+    black and one of ``high`` is white.
     """
 
     rows: Sequence[tuple[str, Any]]
@@ -719,7 +717,7 @@ class PixelChart(Chart):
             y += 8.0
         return found, y
 
-    def _pixels(self, pixels: Raster, left: float, top: float, unit: float) -> Html:
+    def _pixels(self, pixels: Any, left: float, top: float, unit: float) -> Html:
         found = []
         for row, line in enumerate(pixels):
             colours = [self._colour(pixel) for pixel in line]

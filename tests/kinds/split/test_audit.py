@@ -126,7 +126,7 @@ def test_opposite_embeddings_move_nearly_as_far_as_is_charged(width: int, clip: 
     task = _task(senders=(EmbeddingSender("b", width, clip, 2),), bits=20)
     far = [np.eye(width)[:1], np.ones((1, width)), *rng.normal(size=(20, 1, width))]
     for factor in (1.0, 1e6):
-        for scaling in (EmbeddingScaling.none(width), EmbeddingScaling(np.full(width, 0.1 * clip), 50.0)):
+        for scaling in (EmbeddingScaling(np.zeros(width)), EmbeddingScaling(np.full(width, 0.1 * clip), 50.0)):
             pairs = [(factor * clip * row, -factor * clip * row) for row in far]
             claimed = _claimed(task.embedding_event("b"))
             report = sensitivity_probe(partial(_told, task=task, scaling=scaling), pairs, claimed)

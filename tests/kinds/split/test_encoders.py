@@ -75,7 +75,7 @@ def test_many_rows_are_embedded_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     encoder = encoder_from(SPECS["edges"], 24, seed=1)
     whole = encoder.embed(rows(50))
     monkeypatch.setattr(
-        "colonnade.kinds.split.numpy_encoders.row_blocks", lambda rows, each: [slice(0, 20), slice(20, 50)]
+        "colonnade.kinds.split.encoder_base.row_blocks", lambda rows, each: [slice(0, 20), slice(20, 50)]
     )
     assert np.allclose(encoder.embed(rows(50)), whole, atol=1e-6)
 
@@ -171,7 +171,7 @@ sys.modules["torch"] = None
 import colonnade
 import numpy as np
 from colonnade.errors import StudyError
-from colonnade.kinds.split import private_training, trained_heads
+from colonnade.kinds.split import heads, private_training
 from colonnade.kinds.split.encoders import RowEncoder, encoder_from, from_bytes, to_bytes
 
 rows = np.random.default_rng(0).uniform(0, 1, (6, 24))
@@ -179,7 +179,7 @@ edges = {"kind": "edges", "shape": [6, 4], "width": 8, "every": 2}
 for spec in (edges, {"kind": "cosine"}, {"kind": "linear", "width": 2, "over": edges}):
     encoder = encoder_from(spec, 24, seed=1)
     assert from_bytes(to_bytes(encoder)).embed(rows).shape == (6, encoder.width)
-head = trained_heads.SoftmaxHead(np.array([0, 1, 0, 1, 1, 0]), 24, 2)
+head = heads.SoftmaxHead(np.array([0, 1, 0, 1, 1, 0]), 24, 2)
 head.slopes(np.arange(6), rows)
 for spec in ({"kind": "mlp"}, {"kind": "module", "make": "json:dumps"}):
     try:

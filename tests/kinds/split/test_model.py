@@ -18,12 +18,12 @@ import pytest
 
 from colonnade import Federation, Party, SplitClassifier, SplitRegressor, SplitScores
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.split import base, encoders as split_kept
-from colonnade.kinds.split.adaptive_losses import clip_rows
+from colonnade.kinds.split import encoders as split_kept, model as split_model
+from colonnade.kinds.split.adaptive_programs import clip_rows
 from colonnade.kinds.split.adaptive_task import AdaptiveTask
-from colonnade.kinds.split.base import own_encoder
 from colonnade.kinds.split.encoder_base import Encoder
 from colonnade.kinds.split.encoders import encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
+from colonnade.kinds.split.model import own_encoder
 from colonnade.models import Estimator, Roster
 from colonnade.privacy import Statement
 from colonnade.tables import Schema, number
@@ -399,8 +399,8 @@ def planned(head: str, **more: object) -> Any:
 
 def test_a_parameter_of_another_head_is_refused_by_its_name():
     common = {"label", "delta", "head", "encoders", "width", "rows", "rows_at_most", "threshold"}
-    assert set(OTHER) == set(base.HEADS_OF_PARAMETER) == {*SplitClassifier.__dataclass_fields__} - common
-    for name, heads in base.HEADS_OF_PARAMETER.items():
+    assert set(OTHER) == set(split_model.HEADS_OF_PARAMETER) == {*SplitClassifier.__dataclass_fields__} - common
+    for name, heads in split_model.HEADS_OF_PARAMETER.items():
         for head in set(GIVEN) - set(heads):
             refused(StudyError, "ST231", name, head, planned, head, **{name: OTHER[name]})
 

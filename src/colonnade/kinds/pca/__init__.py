@@ -11,9 +11,9 @@ Reading order:
 
 - ``model``: ``PCA``, which a data scientist calls; it plans one of the two tasks.
 - :mod:`colonnade.protocols.moments`: the task and programs of second moments, which regression and split share.
-- ``task``, ``programs``, ``subspace_iteration``: the task, programs and public search of wide tables; ``sensitivity``:
-  how far one person moves them.
-- ``component_errors``: what noise did to the components; ``report``, ``pictures``: how a person sees the result.
+- ``task``, ``programs``, ``subspace_iteration``: the task of wide tables and how far one person moves it, its programs
+  and its public search.
+- ``component_errors``: what noise did to the components; ``report``: how a person sees the result.
 - ``audit``: the games.
 - ``evaluation``: beside a trusted curator and local noise, for experiments.
 """

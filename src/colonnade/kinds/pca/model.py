@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, StudyError
+from colonnade.errors import StudyError
 from colonnade.kinds.pca.component_errors import component_errors, mean_deviations, not_apart
 from colonnade.kinds.pca.subspace_iteration import NoisyProducts
-from colonnade.kinds.pca.task import SubspaceIteration, reach_for
+from colonnade.kinds.pca.task import SubspaceIteration, fits, reach_for
 from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.new_rows import Matrix, People, ReadingOptions, encoded_matrix, gather_people, table_of
@@ -114,9 +114,9 @@ class PCA(Estimator[Task, Published]):
         if method == "moments":
             return self._plan_moments(blocks, roster, constant, budgets)
         task = self._plan_power(blocks, roster, constant, budgets)
-        if self.method == "auto" and self.iterations is None and not _fits(task):
+        if self.method == "auto" and self.iterations is None and not fits(task):
             instead = self._plan_moments(blocks, roster, constant, budgets)
-            return instead if _fits(instead) else task  # its error names a gamma that fits
+            return instead if fits(instead) else task  # its error names a gamma that fits
         return task
 
     def _method(self, width: int, roster: Roster) -> str:
@@ -260,7 +260,8 @@ class PCA(Estimator[Task, Published]):
         own = self.components_[component - 1]
         if self.components_deviations_ is None:
             return {name: Estimate(value) for name, value in zip(self.feature_names_in_, own, strict=True)}
-        rows = (own, *(each[component - 1] for each in self._loading_errors()))
+        errors = self.components_deviations_, self.components_low_, self.components_high_
+        rows = (own, *(each[component - 1] for each in errors))
         found = zip(self.feature_names_in_, *rows, strict=True)
         return {name: Estimate(value, deviation, (low, high)) for name, value, deviation, low, high in found}
 
@@ -279,9 +280,6 @@ class PCA(Estimator[Task, Published]):
         known = self.mean_deviations_ if self.mean_deviations_ is not None else [None] * len(self.mean_)
         found = zip(self.feature_names_in_, self.mean_, known, strict=True)
         return {name: Estimate(value, deviation) for name, value, deviation in found}
-
-    def _loading_errors(self) -> tuple[Matrix, Matrix, Matrix]:
-        return self.components_deviations_, self.components_low_, self.components_high_
 
     @property
     def clear(self) -> list[bool] | None:
@@ -304,7 +302,7 @@ class PCA(Estimator[Task, Published]):
     def picture(self) -> Picture:
         """Variances with their intervals, and loadings."""
         from colonnade.drawing.canvas import Picture
-        from colonnade.kinds.pca.pictures import loadings_chart, variance_chart
+        from colonnade.kinds.pca.report import loadings_chart, variance_chart
 
         return Picture([variance_chart(self), loadings_chart(self, list(self.schemas_))])
 
@@ -338,11 +336,3 @@ def signed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
     turned: NDArray[np.float64] = rows * np.sign(largest)[:, None]
     return turned
-
-
-def _fits(task: Task) -> bool:
-    """Whether the integers can hold the sums, and a message can hold what is opened."""
-    try:
-        return bool(task.committee.system.primes)
-    except CapacityError:
-        return False

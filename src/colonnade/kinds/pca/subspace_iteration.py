@@ -130,20 +130,18 @@ class NoisyProducts:
         return max(0.0, squared)
 
     @property
-    def deviation(self) -> float:
-        """The deviation of the noise on an entry of X'X q for a direction q of length one, as directions were asked."""
+    def entry_deviation(self) -> float:
+        """The deviation of the noise on an entry of X'X q for a direction q of length one, or of the diagonal.
+
+        Directions are as long as they were asked.
+        """
         lengths = np.linalg.norm(np.hstack(self.directions).astype(np.float64), axis=0)
         return self.task.noise_std * self.task.reach / float(np.sqrt(np.mean(lengths[lengths > 0] ** 2)))
 
     @property
-    def entry_deviation(self) -> float:
-        """The same for an entry of the diagonal."""
-        return self.deviation
-
-    @property
     def sum_deviations(self) -> Matrix:
         """The same for each column's sum, times the constant, and for the constant itself."""
-        return np.full(self.task.width, self.deviation)
+        return np.full(self.task.width, self.entry_deviation)
 
     @property
     def largest(self) -> float:
@@ -163,7 +161,7 @@ class NoisyProducts:
         the latter with each other are not known and count as zero.
         """
         inside, products, basis = self._centred()
-        fresh = self._orthonormal(products @ _leading(inside, self.task.directions))
+        fresh = orthogonal_to(self._basis[0], products @ _leading(inside, self.task.directions))
         across = fresh.T @ products
         rest = np.zeros((len(across), len(across)))
         values, vectors = np.linalg.eigh(np.block([[inside, across.T], [across, rest]]))
@@ -175,7 +173,7 @@ class NoisyProducts:
         inside, products, _ = self._centred()
         leading = products @ _leading(inside, self.task.directions)
         beside = np.hstack([leading, self._basis[1][:, :1]])[:, : self.task.directions]
-        return self._orthonormal(beside)
+        return orthogonal_to(self._basis[0], beside)
 
     def _centred(self) -> tuple[Matrix, Matrix, Matrix]:
         """X'X in the basis, its products, and the basis, without the constant; around the means if the task centres."""
@@ -190,13 +188,13 @@ class NoisyProducts:
             wide = wide - np.outer(products[:, 0], mean) / squares
         return around, wide, basis[:, 1:]
 
-    def _orthonormal(self, wanted: Matrix) -> Matrix:
-        """Orthonormal columns that are orthogonal to all directions so far; fewer if that many do not exist."""
-        basis = self._basis[0]
-        for _ in range(2):  # twice, as the first time leaves rounding errors
-            wanted = wanted - basis @ (basis.T @ wanted)
-            wanted = np.linalg.qr(wanted)[0]
-        return wanted[:, : basis.shape[0] - basis.shape[1]]
+
+def orthogonal_to(basis: Matrix, wanted: Matrix) -> Matrix:
+    """Orthonormal columns that are orthogonal to all directions so far; fewer if that many do not exist."""
+    for _ in range(2):  # twice, as the first time leaves rounding errors
+        wanted = wanted - basis @ (basis.T @ wanted)
+        wanted = np.linalg.qr(wanted)[0]
+    return wanted[:, : basis.shape[0] - basis.shape[1]]
 
 
 def random_directions(task: SubspaceIteration, stream: Stream) -> Matrix:
@@ -283,13 +281,9 @@ class LabelledProducts:
         """The next directions: what the last answers have outside of all directions so far."""
         task, basis = self.task, self.basis
         last = self.labelled if len(self.opened) == 1 else self._answers[:, -task.directions :]
-        wanted = last[self._features]
-        for _ in range(2):  # twice, as the first time leaves rounding errors
-            wanted = wanted - basis @ (basis.T @ wanted)
-            wanted = np.linalg.qr(wanted)[0]
-        left = len(basis) - basis.shape[1]
-        found = np.zeros((task.width, min(wanted.shape[1], left)))
-        found[self._features] = wanted[:, :left]
+        wanted = orthogonal_to(basis, last[self._features])
+        found = np.zeros((task.width, wanted.shape[1]))
+        found[self._features] = wanted
         return found
 
     def sums(self) -> tuple[Matrix, Matrix]:

@@ -11,19 +11,17 @@ every epoch and slopes come back, as the paper has it: nothing is promised. Enco
 
 Reading order:
 
-- ``model``: ``SplitClassifier`` and ``SplitRegressor``, which a data scientist calls; ``base``: what they share.
-- ``head_strategy``: what the ways to a head have in common: ``committee_strategy`` with ``committee_head``;
-  ``embeddings_strategy`` with ``embedding_task`` and ``embedding_programs``; ``published_strategy`` with
-  ``adaptive_task``, ``adaptive_losses`` and ``adaptive_programs``.
-- ``heads``, ``noise_aware_heads``, ``trained_heads``: heads from noisy sums, from noisy embeddings, and heads that
-  learn step by step.
-- ``encoder_base``, ``encoders``: what encoders are, and how they are made and kept; ``numpy_encoders`` and
-  ``torch_encoders``: those there are; ``validate_params``: how encoders and constants are checked.
-- ``private_training``, ``owner_training``: encoders that learn, charged.
-- ``sensitivity``: how far one person moves embeddings and updates.
-- ``scores`` with ``score_prior``: scores of new people, a study of its own.
+- ``model``: ``SplitClassifier`` and ``SplitRegressor``, which a data scientist calls.
+- ``head_strategy`` with ``committee_head``: what the ways to a head have in common, and a committee's;
+  ``embeddings_strategy`` with ``embedding_task`` and ``embedding_programs``: that over told embeddings, and the
+  algorithm as published with ``adaptive_task`` and ``adaptive_programs``.
+- ``heads``: linear heads from noisy sums and from noisy embeddings, and heads that learn step by step.
+- ``encoder_base``: what encoders are, and those in numpy; ``torch_encoders``: networks; ``encoders``: how encoders are
+  said, made, checked and kept.
+- ``private_training``: sums by which encoders learn, charged.
+- ``scores``: scores of new people, a study of its own.
 - ``report``: how a person sees the result.
-- ``audit``: the games; ``attack_views`` and ``attack_slopes``: what an attacker sees of one person.
+- ``audit``: the games; ``attack_views``: what an attacker sees of one person.
 
 A head is a regression, its directions are those of PCA, and scores are added up as joint predictions are: so this kind
 imports those three.

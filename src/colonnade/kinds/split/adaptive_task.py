@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from colonnade.errors import PrivacyError, StudyError
+from colonnade.kinds.split.embedding_task import EmbeddingSender
 from colonnade.kinds.split.private_training import Vector
-from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy import Budget, Event, NonPrivate, Trust
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon
+from colonnade.privacy.sensitivity.exact import checked_whole
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, ParticipantLoad, seconds_on_wire
 from colonnade.protocols.message_task import NOISE_UNIT, MessageTask
 from colonnade.protocols.task import TaskPrograms
@@ -49,21 +50,25 @@ class EncoderSteps:
         return np.asarray(-size * self._mean / spread)
 
 
+def _inverse_square(sigma: float) -> Fraction:
+    if not sigma > 0:
+        raise PrivacyError(
+            f"a noise multiple must be positive, not {sigma}; use infinity where nothing is released [PR087]"
+        )
+    return Fraction(0) if math.isinf(sigma) else 1 / Fraction(sigma) ** 2
+
+
+def embeddings_mu_squared(epochs: int, embedding: float, update: float = math.inf) -> Fraction:
+    """Total mu^2 of ``epochs`` releases of an embedding and of the encoder's update; infinity: not released."""
+    return checked_whole(epochs, "the number of epochs", 1) * (_inverse_square(embedding) + _inverse_square(update))
+
+
 PROTOCOL = "adaptive 1"
 UNPROTECTED = 0
 """The noise of a task whose embeddings are told as they are."""
 _LARGEST = (1 << 62) - 1
 _MOST_NUMBERS = 1 << 26
 _SECONDS_PER_NUMBER = 2e-7  # of an embedding: made by an encoder, told, and learned from
-
-
-@dataclass(frozen=True)
-class AdaptiveSender:
-    """A passive party: how many numbers its embeddings have, and to which norm it clips them."""
-
-    owner: str
-    width: int
-    clip: float
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class AdaptiveTask(MessageTask):
 
     trust: Trust
     active: str
-    senders: tuple[AdaptiveSender, ...]
+    senders: tuple[EmbeddingSender, ...]
     rows: int
     classes: int
     epochs: int
@@ -137,12 +142,7 @@ class AdaptiveTask(MessageTask):
 
     # --- who tells what
 
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Who takes part, in order."""
-        return self.trust.owners
-
-    def sender(self, owner: str) -> AdaptiveSender:
+    def sender(self, owner: str) -> EmbeddingSender:
         """What one passive party tells."""
         return self.senders[self.passives.index(owner)]
 
@@ -155,6 +155,8 @@ class AdaptiveTask(MessageTask):
     def steps(self) -> int:
         """How many batches there are in all epochs."""
         return self.epochs * self.batches
+
+    number_of_rounds = steps
 
     # --- noise, and what can be said about it
 
@@ -171,6 +173,10 @@ class AdaptiveTask(MessageTask):
     def variance(self, owner: str) -> int:
         """The variance of the noise on each number that a passive party tells, in squared steps of the grid."""
         return -(-self.noise * self._square(owner) // NOISE_UNIT)
+
+    def deviation(self, owner: str) -> float:
+        """The standard deviation of the noise on each number of an embedding as it is told."""
+        return self.deviation_of(self.variance(owner))
 
     def _square(self, owner: str) -> int:
         """How far a clipped embedding moves at most when one row is replaced, squared, in steps of the grid."""
@@ -244,11 +250,6 @@ class AdaptiveTask(MessageTask):
     rows_stated = rows_limit
 
     @property
-    def number_of_rounds(self) -> int:
-        """How often embeddings are told."""
-        return self.steps
-
-    @property
     def bound(self) -> int:
         """The largest magnitude of a number that is told: neither slopes nor rescaled embeddings have a smaller one."""
         return _LARGEST
@@ -256,7 +257,7 @@ class AdaptiveTask(MessageTask):
     @property
     def noise_std(self) -> float:
         """The largest standard deviation of the noise on a number of an embedding."""
-        return max(self.deviation_of(self.variance(sender.owner)) for sender in self.senders)
+        return max(map(self.deviation, self.passives))
 
     @property
     def message_rounds(self) -> int:

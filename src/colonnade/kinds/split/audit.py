@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -15,18 +15,15 @@ from colonnade.audit.registry import Game, Sampler, describe_neighbours, observe
 from colonnade.errors import StudyError
 from colonnade.kinds.pca.audit import MomentEntrySampler
 from colonnade.kinds.split import embedding_programs, private_training
-from colonnade.kinds.split.committee_head import JointEmbeddings
+from colonnade.kinds.split.committee_head import CLIP, JointEmbeddings, PrivateTraining, draw_noise
 from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingSide, SlopeTeacher
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask
 from colonnade.kinds.split.encoders import Encoder, RowEncoder, encoder_from
-from colonnade.kinds.split.owner_training import moments_after, plan_training
 from colonnade.kinds.split.private_training import (
     Matrix,
     NoiseDraw,
     Places,
-    PrivateTraining,
     RowLearner,
-    draw_noise,
     sum_with_noise,
 )
 from colonnade.models import Roster
@@ -42,7 +39,6 @@ from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 
 Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _FAR = 1e3
 """How many clips away an embedding or a gradient is, before it is clipped."""
 _CENTRE, _SCALE = 0.25, 3.0
@@ -76,7 +72,7 @@ class EmbeddingSampler:
     task: EmbeddingTask
     tellers: tuple[str, ...]
 
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> Floats:
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> Matrix:
         """Log-likelihood ratios of ``count`` runs, up to a constant."""
 
         def draw(name: str, variance: int, size: int) -> Integers:
@@ -89,7 +85,7 @@ class EmbeddingSampler:
         return total
 
     @cached_property
-    def weights(self) -> dict[str, list[Floats]]:
+    def weights(self) -> dict[str, list[Matrix]]:
         """For each number that is told, how far it moves over the variance of its noise."""
         found = {}
         for name in self.tellers:
@@ -98,7 +94,7 @@ class EmbeddingSampler:
             found[name] = [change / variance for change, variance in zip(moved, self.variances(name), strict=True)]
         return found
 
-    def told(self, name: str, neighbour: int, count: int, draw: NoiseSampler) -> Iterator[Floats]:
+    def told(self, name: str, neighbour: int, count: int, draw: NoiseSampler) -> Iterator[Matrix]:
         """What one teller tells in ``count`` runs, (count, numbers): each update, then each embedding."""
         sign = 1.0 if neighbour else -1.0
         for _ in range(self.task.epochs):
@@ -118,7 +114,7 @@ class EmbeddingSampler:
             yield float(task.first_variance(name))
         yield from (float(task.embedding_variance(name)) for _ in range(self.releases))
 
-    def embedded(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Iterator[Floats]:
+    def embedded(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Iterator[Matrix]:
         """The embeddings: of the stage, and then with the script's centre and scale, as often as they are told."""
         task, sender = self.task, self.task.sender(name)
         encoding, everybody = ExtremeEncoder(sender.width, sign * _FAR * sender.clip), np.arange(count)
@@ -130,7 +126,7 @@ class EmbeddingSampler:
         for _ in range(self.releases):
             yield side.embeddings(everybody).reshape(count, -1).astype(np.float64)
 
-    def updated(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Floats:
+    def updated(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Matrix:
         """One update of a linear encoder in ``count`` runs; there are three others in the batch."""
         task, variance = self.task, self.task.update_variance
 
@@ -141,7 +137,7 @@ class EmbeddingSampler:
 
     def summed(
         self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: private_training.NoiseDraw
-    ) -> Floats:
+    ) -> Matrix:
         """The noised sum of gradients, with noise for all runs at once."""
         return private_training.sum_with_noise(learner, places, slopes, clip, draw)
 
@@ -167,7 +163,7 @@ class LabelSlopeSampler:
     task: EmbeddingTask
     beside: EmbeddingSampler
 
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> Floats:
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> Matrix:
         """Log-likelihood ratios of ``count`` runs, up to a constant."""
         answers = self.answers(np.full(count, LABELS[neighbour], dtype=np.int64), stream)
         if self.task.training == "rounds":
@@ -185,7 +181,7 @@ class LabelSlopeSampler:
         """The labels that everything that leaves the active party is made of."""
         return embedding_programs.randomise_labels(labels, self.task, stream)
 
-    def slopes(self, answers: Integers) -> Floats:
+    def slopes(self, answers: Integers) -> Matrix:
         """How the teacher's slopes pull each person toward the second label rather than the first."""
         teacher, everybody = SlopeTeacher(answers, self.task), np.arange(len(answers))
         for label, weight in zip(LABELS, (_WEIGHT, -_WEIGHT), strict=True):
@@ -241,7 +237,6 @@ def embedding_games(task: EmbeddingTask) -> Iterator[Game]:
         yield Game(subject, Observer.party(watching), story, task.events, task.trust, told, "labels")
 
 
-FeatureMatrix = NDArray[np.float64]
 _COLUMNS = 2
 _OTHERS = 1
 _TRIED = 100
@@ -268,26 +263,22 @@ class FeatureStudy:
 class EncodedPeople:
     """Some people: each party's encoded columns of them, and their classes."""
 
-    columns: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
-    classes: tuple[int, ...]
-
-    def rows(self, party: str) -> FeatureMatrix:
-        """One party's columns, (people, columns)."""
-        return np.array(dict(self.columns)[party]).reshape(len(self.classes), _COLUMNS)
+    columns: Mapping[str, Matrix]
+    classes: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class _Listed:
     """Encoded rows as the moments' program reads them."""
 
-    rows: FeatureMatrix
+    rows: Matrix
     places: None = None
 
     @property
     def ids(self) -> Sequence[str]:
         return [f"{index:04}" for index in range(len(self.rows))]
 
-    def blocks(self, rows: int, /) -> Iterator[FeatureMatrix]:
+    def blocks(self, rows: int, /) -> Iterator[Matrix]:
         yield from (self.rows[start : start + rows] for start in range(0, len(self.rows), rows))
 
 
@@ -302,7 +293,7 @@ class FeatureMomentSampler:
     tables: tuple[EncodedPeople, EncodedPeople]
     noisy: tuple[str, ...]
 
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> FeatureMatrix:
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> Matrix:
         """The weighed sum of the opened entries, for ``count`` runs of the protocol."""
         task = self.study.task
         people = [self._rounded(person, count, stream) for person in self.embedded[neighbour]]
@@ -320,36 +311,32 @@ class FeatureMomentSampler:
         return self.study.encoder(party)
 
     @cached_property
-    def embedded(self) -> tuple[FeatureMatrix, FeatureMatrix]:
+    def embedded(self) -> tuple[Matrix, Matrix]:
         """The joint rows of both tables as parties bring them, without the constant."""
         first, second = (self._embedded(table) for table in self.tables)
         return first, second
 
     @cached_property
-    def moves(self) -> FeatureMatrix:
+    def moves(self) -> Matrix:
         """How much each entry of the full matrix moves, scaled to at most one; too small a move counts as none."""
-        change = self._change / np.abs(self._change).max()
+        change = self.change / np.abs(self.change).max()
         return np.asarray(np.where(np.abs(change) > _TINY, change, 0.0))
 
-    @property
-    def weight(self) -> float:
-        """What makes of the weighed sum the logarithm of a likelihood ratio, if the noise were Gaussian."""
-        return _weight(self._change, self.study.task, self.noisy)
-
     @cached_property
-    def _change(self) -> FeatureMatrix:
+    def change(self) -> Matrix:
+        """How far the moments are apart."""
         first, second = (_with_constant(rows, self.study.task) for rows in self.embedded)
         return np.asarray(second.T @ second - first.T @ first)
 
-    def _embedded(self, people: EncodedPeople) -> FeatureMatrix:
+    def _embedded(self, people: EncodedPeople) -> Matrix:
         joint, parts = self.study.joint, []
         for party, width in joint.widths:
             encoder = self.encoder(party, people) if width else None
-            labels = np.array(people.classes, dtype=np.int64) if party == joint.label_party else None
-            parts.append(joint.rows(party, _Listed(people.rows(party)), encoder, labels).matrix())
+            labels = people.classes if party == joint.label_party else None
+            parts.append(joint.rows(party, _Listed(people.columns[party]), encoder, labels).matrix())
         return np.hstack(parts)
 
-    def _rounded(self, person: FeatureMatrix, count: int, stream: Stream) -> NDArray[np.int64]:
+    def _rounded(self, person: Matrix, count: int, stream: Stream) -> NDArray[np.int64]:
         """One person's integers in ``count`` runs, with the constant."""
         task = self.study.task
         parts = [
@@ -359,7 +346,7 @@ class FeatureMomentSampler:
         return np.hstack([*parts, np.full((count, 1), float(task.constant))]).astype(np.int64)
 
 
-def _weight(change: FeatureMatrix, task: Moments, noisy: tuple[str, ...]) -> float:
+def _weight(change: Matrix, task: Moments, noisy: tuple[str, ...]) -> float:
     variance = task.additive.unit * task.noise * len(noisy) / len(task.owners)
     return float(np.abs(change).max() * task.gamma**2 / variance)
 
@@ -377,7 +364,7 @@ class TrainedFeatureSampler:
     plan: PrivateTraining
     ends: tuple[float, float]
 
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> FeatureMatrix:
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> Matrix:
         """Log-likelihood ratios of ``count`` runs, up to a constant."""
         total = self.moments(neighbour, count, stream) * self.weight
 
@@ -389,20 +376,20 @@ class TrainedFeatureSampler:
         return total
 
     @cached_property
-    def _weights(self) -> FeatureMatrix:
+    def _weights(self) -> Matrix:
         """How far each number of a sum moves over the variance of its noise."""
         first, second = (self._summed(end, lambda numbers: np.zeros(numbers, dtype=np.int64)) for end in self.ends)
-        step = self.plan.clip / (1 << GRADIENT_BITS)
+        step = CLIP / (1 << GRADIENT_BITS)
         return np.asarray((second - first) / (self.plan.variance * step**2))
 
-    def _summed(self, end: float, noise: NoiseDraw) -> FeatureMatrix:
+    def _summed(self, end: float, noise: NoiseDraw) -> Matrix:
         """The noised sum of gradients of a linear encoder: one person's, if it is there, and another's."""
-        rows = np.array([[0.5], *([[end * _FAR_FEATURE * self.plan.clip]] if end else [])])
+        rows = np.array([[0.5], *([[end * _FAR_FEATURE * CLIP]] if end else [])])
         learner = RowEncoder(encoder_from({"kind": "linear", "width": 1}, 1, seed=1), rows)
-        return sum_with_noise(learner, np.arange(len(rows)), np.ones((len(rows), 1)), self.plan.clip, noise)
+        return sum_with_noise(learner, np.arange(len(rows)), np.ones((len(rows), 1)), CLIP, noise)
 
 
-def _with_constant(rows: FeatureMatrix, task: Moments) -> FeatureMatrix:
+def _with_constant(rows: Matrix, task: Moments) -> Matrix:
     return np.column_stack([rows, np.full(len(rows), task.constant / task.gamma)])
 
 
@@ -415,19 +402,12 @@ def find_furthest_people(study: FeatureStudy, observer: Observer, noisy: tuple[s
         second = _people(study, drawn, 1)
         first = None if observer == Observer.analyst() else _change_row(study, second, observer, drawn)
         tried.append(FeatureMomentSampler(study, (_join_columns(others, first), _join_columns(others, second)), noisy))
-    return max(tried, key=_distance)
+    return max(tried, key=lambda features: float((features.change**2).sum()))
 
 
 def _people(study: FeatureStudy, drawn: np.random.Generator, count: int) -> EncodedPeople:
     columns = {party: drawn.uniform(-1, 1, (count, _COLUMNS)) for party, _ in study.joint.widths}
-    classes = drawn.integers(study.joint.classes, size=count)
-    return people_of(columns, classes.tolist())
-
-
-def people_of(columns: dict[str, FeatureMatrix], classes: list[int]) -> EncodedPeople:
-    """People from each party's columns of them and their classes."""
-    listed = {party: tuple(tuple(row) for row in rows.tolist()) for party, rows in columns.items()}
-    return EncodedPeople(tuple(listed.items()), tuple(classes))
+    return EncodedPeople(columns, drawn.integers(study.joint.classes, size=count))
 
 
 def _change_row(
@@ -435,22 +415,16 @@ def _change_row(
 ) -> EncodedPeople:
     """Somebody else in all columns that the observer does not hold, with another class if that is one of them."""
     other, joint = _people(study, drawn, 1), study.joint
-    columns = {party: (person if party in observer.names else other).rows(party) for party, _ in joint.widths}
+    columns = {party: (person if party in observer.names else other).columns[party] for party, _ in joint.widths}
     turned = joint.label_party not in observer.names
-    return people_of(columns, [(label + turned) % joint.classes for label in person.classes])
+    return EncodedPeople(columns, (person.classes + turned) % joint.classes)
 
 
 def _join_columns(others: EncodedPeople, person: EncodedPeople | None) -> EncodedPeople:
     if person is None:
         return others
-    columns = {party: np.vstack([others.rows(party), person.rows(party)]) for party, _ in others.columns}
-    return people_of(columns, [*others.classes, *person.classes])
-
-
-def _distance(features: FeatureMomentSampler) -> float:
-    """How far the moments are apart, squared."""
-    first, second = (_with_constant(rows, features.study.task) for rows in features.embedded)
-    return float(((second.T @ second - first.T @ first) ** 2).sum())
+    columns = {party: np.vstack([rows, person.columns[party]]) for party, rows in others.columns.items()}
+    return EncodedPeople(columns, np.concatenate([others.classes, person.classes]))
 
 
 def _example() -> FeatureStudy:
@@ -462,12 +436,14 @@ def _example() -> FeatureStudy:
     return FeatureStudy(joint, task, (("left", "cosine"), ("right", "linear")))
 
 
-def _charged(study: FeatureStudy) -> tuple[ChargedMoments, PrivateTraining]:
+def _charged(study: FeatureStudy) -> tuple[Moments, PrivateTraining]:
     """The same with training of the label owner's encoder before, which takes most of an epsilon of 1."""
     trust = study.task.trust
     budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
-    plan = plan_training(study.joint, 2, 400, trust, budgets, epochs=_EPOCHS, share=0.8)
-    return moments_after(study.joint, plan, trust, budgets, rows_at_most=2**20), plan
+    part = [replace(budget, epsilon=0.8 * budget.epsilon) for budget in budgets]
+    plan = PrivateTraining(study.joint.label_party, 400, 2, _EPOCHS).calibrate(trust, part)
+    task = study.joint.moments(trust, budgets, rows_at_most=2**20, charged=plan.events)
+    return task, plan
 
 
 def _plan_of(task: ChargedMoments) -> PrivateTraining:
@@ -501,7 +477,7 @@ def feature_games(study: FeatureStudy | ChargedMoments) -> Iterator[Game]:
     for observer, noisy in observers(task):
         if plan.owner not in observer.names and observer != Observer.coordinator():  # both are played above
             found = find_furthest_people(replace(study, task=task), observer, noisy)
-            yield _trained(task, plan, observer, found, found.weight)
+            yield _trained(task, plan, observer, found, _weight(found.change, task, noisy))
 
 
 def _charged_games(task: ChargedMoments, plan: PrivateTraining) -> Iterator[Game]:
@@ -516,7 +492,7 @@ def _charged_games(task: ChargedMoments, plan: PrivateTraining) -> Iterator[Game
             yield _trained(task, plan, observer, found, weight)
 
 
-def _trained(task: ChargedMoments, plan: PrivateTraining, observer: Observer, moments: Sampler, weight: float) -> Game:
+def _trained(task: Moments, plan: PrivateTraining, observer: Observer, moments: Sampler, weight: float) -> Game:
     lowest = 0.0 if observer == Observer.analyst() else -1.0
     story = f"{describe_neighbours(observer)}; {plan.epochs} sums of gradients, and the opened entries that move"
     sampler = TrainedFeatureSampler(moments, weight, plan, (lowest, 1.0))

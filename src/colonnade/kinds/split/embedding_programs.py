@@ -8,7 +8,7 @@ encoders learn, through randomised response if the task says so, and keeps what 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
+from colonnade.kinds.split.adaptive_task import AdaptiveTask
 from colonnade.kinds.split.embedding_task import EmbeddingTask
 from colonnade.kinds.split.private_training import (
-    AdamSteps,
     Integers,
     Matrix,
     Places,
@@ -30,6 +30,7 @@ from colonnade.kinds.split.private_training import (
     sum_with_noise,
 )
 from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
+from colonnade.models.pytorch import Adam
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.protocols.iteration import NoiseSampler, RoundCounter
 from colonnade.protocols.message_task import own_noise
@@ -89,11 +90,6 @@ class EmbeddingScaling:
     centre: Vector
     scale: float = 1.0
 
-    @classmethod
-    def none(cls, width: int, scale: float = 1.0) -> EmbeddingScaling:
-        """Embeddings stay as they are, or are stretched by a factor that is known before."""
-        return cls(np.zeros(width), scale)
-
     def apply(self, embeddings: Matrix) -> Matrix:
         """Centred and scaled; they must be clipped again before they are told."""
         return self.scale * (embeddings - self.centre)
@@ -140,9 +136,9 @@ class EmbeddingSide:
     ) -> None:
         self.encoding, self.name, self.task, self._draw = encoding, name, task, draw
         self.sender = task.sender(name)
-        self.scaling = scaling or EmbeddingScaling.none(self.sender.width, task.first_scale)
+        self.scaling = scaling or EmbeddingScaling(np.zeros(self.sender.width), task.first_scale)
         learned = self.sender.parameters if task.training != "none" else 0
-        self._steps = AdamSteps(learned, task.learning_rate)
+        self._steps = Adam(task.learning_rate)
         self._points = class_anchors(task.classes, self.sender.width, self.sender.clip) if learned else np.zeros((0, 0))
         self._told: list[tuple[Places, Matrix]] = []
 
@@ -152,7 +148,7 @@ class EmbeddingSide:
         """Noised embeddings of everybody, from which centre and scale are learned at once."""
         variance = self.task.first_variance(self.name)
         told = self._noised(np.arange(rows), variance)
-        self._rescale(self._real(told), variance)
+        self._rescale(real_embeddings(told, self.name, self.task), variance)
         return told
 
     def embeddings(self, places: Places) -> Integers:
@@ -161,7 +157,7 @@ class EmbeddingSide:
             return self._whole(places).ravel()
         told = self._noised(places, self.task.embedding_variance(self.name))
         if self.task.training == "rounds":
-            self._told.append((places, self._real(told)))
+            self._told.append((places, real_embeddings(told, self.name, self.task)))
         return told
 
     def _noised(self, places: Places, variance: int) -> Integers:
@@ -173,9 +169,6 @@ class EmbeddingSide:
         clipped = clip_rows_within(self.encoding.embed(places), self.sender.clip)
         scaled = np.ldexp(self.scaling.apply(clipped), self.task.bits)
         return clip_to_integers(scaled, self.task.radius(self.name))
-
-    def _real(self, told: Integers) -> Matrix:
-        return self.task.grid.real(told).reshape(-1, self.sender.width)
 
     # --- how the encoder learns
 
@@ -211,7 +204,7 @@ class EmbeddingSide:
         total = sum_with_noise(
             learner, places, slopes, self.task.gradient_clip, lambda count: self._draw(self.name, variance, count)
         )
-        learner.move(self._steps.next_step(total))
+        learner.move(self._steps.step(total))
 
     def _rescale(self, told: Matrix, variance: int) -> None:
         self.scaling = self.scaling.learn(told, self.task.deviation_of(variance) ** 2, self.sender.clip)
@@ -227,7 +220,7 @@ class SlopeTeacher:
         self.labels, self.task = labels, task
         self.width = sum(sender.width for sender in task.senders)
         self.weights = np.zeros((self.width + 1, task.classes))
-        self._steps = AdamSteps(self.weights.size, _TEACHES)
+        self._steps = Adam(_TEACHES)
 
     def slopes(self, places: Places, told: Mapping[str, Matrix]) -> dict[str, Matrix]:
         """The slope of the logistic loss in each party's embeddings; then the teacher learns from them too."""
@@ -237,7 +230,7 @@ class SlopeTeacher:
         residual = odds / odds.sum(axis=1, keepdims=True)
         residual[np.arange(len(places)), self.labels[places]] -= 1.0
         back = np.clip(residual @ self.weights[:-1].T, -LARGEST_SLOPE, LARGEST_SLOPE)
-        step = self._steps.next_step((rows.T @ residual).ravel() / len(places))
+        step = self._steps.step((rows.T @ residual).ravel() / len(places))
         self.weights += step.reshape(self.weights.shape)
         ends = np.cumsum([sender.width for sender in self.task.senders])[:-1]
         return dict(zip(self.task.passives, np.split(back, ends, axis=1), strict=True))
@@ -346,23 +339,31 @@ def reference(
             side.first(rows)
     last: dict[str, Matrix] = {}
     if task.training == "rounds" and labels is not None:
-        teacher = SlopeTeacher(labels, task)
         last = {name: np.zeros((rows, side.sender.width)) for name, side in sides.items()}
-        for step in range(task.epochs * task.batches):
-            places = batch_places(step % task.batches, task)
-            told = {name: _real(side.embeddings(places), name, task) for name, side in sides.items()}
-            for name, slopes in teacher.slopes(places, told).items():
-                last[name][places] = told[name]
-                sides[name].take(places, slopes, labels)
-                if (step + 1) % task.batches == 0:
-                    sides[name].end_epoch(labels)
+        for name, places, told, _ in play_rounds(sides, labels, task, task.epochs):
+            last[name][places] = told
     for name, side in sides.items():
         for number in range(task.frozen_releases):
-            heard = _real(side.embeddings(np.arange(rows)), name, task)
+            heard = real_embeddings(side.embeddings(np.arange(rows)), name, task)
             last[name] = heard if not number else last[name] + heard
         last[name] = last[name] / task.averaged
     passive = {name: EmbeddingsOutcome(scaling=side.scaling, labels=labels) for name, side in sides.items()}
     return passive | {task.active: EmbeddingsOutcome(last, labels=labels)}
+
+
+def play_rounds(
+    sides: Mapping[str, EmbeddingSide], labels: Labels, task: EmbeddingTask, epochs: int
+) -> Iterator[tuple[str, Places, Matrix, Matrix]]:
+    """Rounds in one place: for each batch and party who is in it, what the party told, and the slopes that it got."""
+    teacher = SlopeTeacher(labels, task)
+    for step in range(epochs * task.batches):
+        places = batch_places(step % task.batches, task)
+        told = {name: real_embeddings(side.embeddings(places), name, task) for name, side in sides.items()}
+        for name, slopes in teacher.slopes(places, told).items():
+            yield name, places, told[name], slopes
+            sides[name].take(places, slopes, labels)
+            if (step + 1) % task.batches == 0:
+                sides[name].end_epoch(labels)
 
 
 def _active(me: Owner, labels: Labels | None, rows: int, task: EmbeddingTask, stream: Stream) -> EmbeddingsOutcome:
@@ -441,10 +442,13 @@ def randomise_labels(labels: Labels, task: EmbeddingTask, stream: Stream) -> Lab
 
 
 def _receive(me: Owner, name: str, rows: int, task: EmbeddingTask) -> Matrix:
-    return _real(me.receive_message(name, "embeddings", rows * task.sender(name).width, task.bound), name, task)
+    return real_embeddings(
+        me.receive_message(name, "embeddings", rows * task.sender(name).width, task.bound), name, task
+    )
 
 
-def _real(told: Integers, name: str, task: EmbeddingTask) -> Matrix:
+def real_embeddings(told: Integers, name: str, task: EmbeddingTask | AdaptiveTask) -> Matrix:
+    """What a party told, one row for each person."""
     return task.grid.real(told).reshape(-1, task.sender(name).width)
 
 

@@ -39,9 +39,21 @@ class EmbeddingSender:
     parameters: int = 0
 
 
+def squared_movement(radius: int) -> int:
+    """How far a vector of at most this norm moves when it is replaced, squared."""
+    return 4 * radius * radius
+
+
+PROTOCOL = "embeddings 1"
+THEOREM = "embedding-releases"
+RESPONSE = "randomised-response"
+LABELS_IN_CLEAR = "labels are told without protection: a label epsilon would randomise them"
+EMBEDDINGS_IN_CLEAR = "embeddings of new people are told as they are, without noise"
+
+
 @dataclass(frozen=True)
-class EmbeddingSchedule(MessageTask):
-    """The public values of telling embeddings.
+class EmbeddingTask(MessageTask):
+    """The public task of telling embeddings. All owners and the coordinator hold an equal one.
 
     Every owner but ``active`` is one of ``senders``, in the order of the owners. Each person's embedding is told
     ``releases`` times, and before that once more if there is a ``stage`` in which centre and scale are learned, in
@@ -208,25 +220,6 @@ class EmbeddingSchedule(MessageTask):
         """The variance of the noise on each number of an embedding that the active party ends with."""
         return self.deviation(owner) ** 2 / self.averaged
 
-
-def squared_movement(radius: int) -> int:
-    """How far a vector of at most this norm moves when it is replaced, squared."""
-    return 4 * radius * radius
-
-
-__all__ = ["GRADIENT_BITS", "EmbeddingSender", "EmbeddingTask", "NewEmbeddingTask"]
-
-PROTOCOL = "embeddings 1"
-THEOREM = "embedding-releases"
-RESPONSE = "randomised-response"
-LABELS_IN_CLEAR = "labels are told without protection: a label epsilon would randomise them"
-EMBEDDINGS_IN_CLEAR = "embeddings of new people are told as they are, without noise"
-
-
-@dataclass(frozen=True)
-class EmbeddingTask(EmbeddingSchedule):
-    """The public task. All owners and the coordinator hold an equal one."""
-
     rows_fixed: ClassVar[bool] = True
     programs = TaskPrograms("colonnade.kinds.split.embedding_programs")
     scheme = "embeddings"
@@ -248,8 +241,7 @@ class EmbeddingTask(EmbeddingSchedule):
 
     def first_event(self, owner: str) -> Event:
         """The event that a party tells embeddings from which centre and scale are learned."""
-        square = squared_movement(self.radius(owner))
-        return self._event("first embeddings", owner, self._numbers(owner), square, self.first_variance(owner), 1)
+        return self._told_event("first embeddings", owner, self.first_variance(owner), 1)
 
     def embedding_event(self, owner: str) -> Event:
         """The event that a party tells embeddings, as often as it does so."""
@@ -257,8 +249,11 @@ class EmbeddingTask(EmbeddingSchedule):
             return NonPrivate(
                 EMBEDDINGS_IN_CLEAR, name=f"embeddings of {owner}", audience=(self.active,), about=(owner,)
             )
-        square, variance = squared_movement(self.radius(owner)), self.embedding_variance(owner)
-        return self._event("embeddings", owner, self._numbers(owner), square, variance, self.releases)
+        return self._told_event("embeddings", owner, self.embedding_variance(owner), self.releases)
+
+    def _told_event(self, what: str, owner: str, variance: int, times: int) -> Event:
+        numbers = self.rows * self.sender(owner).width
+        return self._event(what, owner, numbers, squared_movement(self.radius(owner)), variance, times)
 
     def update_event(self, owner: str) -> Event:
         """The event of a party's updates of its encoder; only embeddings made with it are told."""
@@ -269,9 +264,6 @@ class EmbeddingTask(EmbeddingSchedule):
         audience = tuple(name for name in self.audience if name != owner)
         once = message_event(f"{what} of {owner}", owner, numbers, square, variance, THEOREM, audience)
         return once if times == 1 else RepeatedRelease(once, times)  # type: ignore[arg-type]  # told numbers have noise
-
-    def _numbers(self, owner: str) -> int:
-        return self.rows * self.sender(owner).width
 
     @property
     def labels_event(self) -> Event:

@@ -3,36 +3,61 @@
 A strategy is one answer to the question of who learns the head from what: a committee from noisy moments, the party
 with the label from embeddings with noise, or the same as it was published. Heads learn labels as the place of each
 person's class, or as the encoded number.
+
+The first way stands here: a committee learns the head from one noisy release of second moments, and no embedding leaves
+anybody. Besides, what the party with the label can learn from its own columns alone: the same head, without noise.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.drawing.canvas import Picture
-from colonnade.kinds.split import encoder_base
-from colonnade.kinds.split.encoders import Encoder
-from colonnade.kinds.split.validate_params import EncoderSpec
-from colonnade.models.design import LabelDesign
-from colonnade.models.pictures import noise_picture
+from colonnade.errors import StudyError
+from colonnade.kinds.regression.model import WEIGHTS
+from colonnade.kinds.split import committee_head
+from colonnade.kinds.split.committee_head import (
+    JointEmbeddings,
+    PrivateTraining,
+    Published,
+    Task as HeadTask,
+    train_own,
+)
+from colonnade.kinds.split.encoder_base import EdgeOptions, Matrix, Training
+from colonnade.kinds.split.encoders import (
+    USAGE_KEYS,
+    Encoder,
+    EncoderSpec,
+    TrainableEncoder,
+    count_parameters,
+    linear_over,
+)
+from colonnade.kinds.split.heads import LinearHead, check_prior
+from colonnade.models.design import LabelDesign, split_label
+from colonnade.models.pictures import noise_picture, reach_picture
 from colonnade.models.planner import PlanDetails, Roster
-from colonnade.models.sample_size import SampleSizeForecast
-from colonnade.privacy import Statement
+from colonnade.models.sample_size import ENOUGH_OF_A_PREDICTION, SampleSizeForecast
+from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
-from colonnade.tables import Schema, Table
-from colonnade.tables.centring import ColumnCentring
+from colonnade.tables import Table
 
-EmbeddingMatrix = NDArray[np.float64]
+if TYPE_CHECKING:
+    from colonnade.kinds.split.model import SplitModel
+
+if TYPE_CHECKING:
+    from colonnade.kinds.split.model import SplitModel
+
+
 Arrays = Mapping[str, NDArray[Any]]
-Training = encoder_base.Training
 
 
 @dataclass(frozen=True)
@@ -57,40 +82,6 @@ class PlanSetting:
     def widths(self) -> dict[str, int]:
         """The width of each party's embeddings; 0 where a party has nothing but the label."""
         return {party: self.encoders[party].width if party in self.encoders else 0 for party in self.design.schemas}
-
-
-class ModelView(Protocol):
-    """What a way asks of a split model: its parameters, and what is known of it once it is fitted."""
-
-    label: str | None
-    epsilon: float | Mapping[str, float] | None
-    delta: float
-    rows: int | None
-    rows_at_most: int
-    solver: str
-    training: str
-    epochs: int | None
-    batches: int | None
-    learning_rate: float | None
-    label_epsilon: float | None
-    per_release: float | None
-    unprotected: bool
-    rescale: bool
-    adjust: bool
-    constants: Mapping[str, Any] | None
-    head_module: Any
-    watch: Any
-    schemas_: dict[str, Schema]
-    plan_: dict[str, Any]
-    public_: dict[str, NDArray[Any]]
-    own_: dict[str, dict[str, NDArray[Any]]]
-
-    @property
-    def design_(self) -> LabelDesign:
-        """The columns that the model was fitted with."""
-
-    def centred_columns(self, party: str, table: Table) -> ColumnCentring:
-        """How a party's columns are centred, with the label last where it is the party's."""
 
 
 @dataclass(frozen=True)
@@ -124,29 +115,29 @@ class HeadStrategy(ABC):
         return {"kind": "edges" if "shape" in said else "cosine", "width": width, **said}
 
     @abstractmethod
-    def plan(self, model: ModelView, setting: PlanSetting, rows: int | None) -> Task:
+    def plan(self, model: SplitModel, setting: PlanSetting, rows: int | None) -> Task:
         """The public task."""
 
     @abstractmethod
-    def owner(self, model: ModelView, me: Owner, encoder: Encoder | None, table: Table, task: Any) -> LearnedHead:
+    def owner(self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: Any) -> LearnedHead:
         """An owner's program."""
 
     @abstractmethod
-    def coordinator(self, model: ModelView, me: Coordinator, task: Any) -> LearnedHead:
+    def coordinator(self, model: SplitModel, me: Coordinator, task: Any) -> LearnedHead:
         """The coordinator's program."""
 
     @abstractmethod
     def simulate(
-        self, model: ModelView, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> LearnedHead:
         """What all of them would end with, computed in one place."""
 
     @abstractmethod
-    def prepare(self, model: ModelView, party: str, raw: EmbeddingMatrix) -> EmbeddingMatrix:
+    def prepare(self, model: SplitModel, party: str, raw: Matrix) -> Matrix:
         """Embeddings of a party as the head takes them, from those of its encoder."""
 
     @abstractmethod
-    def scores(self, model: ModelView, parts: Mapping[str, EmbeddingMatrix]) -> EmbeddingMatrix:
+    def scores(self, model: SplitModel, parts: Mapping[str, Matrix]) -> Matrix:
         """Scores, (rows, outputs), from the prepared embeddings of all parties."""
 
     @abstractmethod
@@ -154,44 +145,253 @@ class HeadStrategy(ABC):
         """The width of a party's embeddings in a task; 0 where it has none."""
 
     @abstractmethod
-    def check_restored(self, model: ModelView) -> None:
+    def check_restored(self, model: SplitModel) -> None:
         """Raise an error unless the arrays and facts of a model that was read belong together."""
 
-    def check_kept(self, model: ModelView, party: str, own: Arrays, encoder: Encoder | None) -> None:
+    def check_kept(self, model: SplitModel, party: str, own: Arrays, encoder: Encoder | None) -> None:
         """Raise an error unless arrays that a party kept for itself belong to this model; here nobody keeps any."""
         if own:
             raise ValueError("nobody keeps a head that everybody has [VA073]")
 
-    def training_of(self, model: ModelView) -> Training:
-        """Whether private rows trained the encoders of a fitted model."""
-        return "none"
+    def training_of(self, model: SplitModel) -> Training:
+        """Whether private rows trained the encoders of a fitted model, which is charged."""
+        return "none" if model.plan_["training"] == "none" else "charged"
 
-    def summary(self, model: ModelView) -> list[str]:
+    @abstractmethod
+    def summary(self, model: SplitModel) -> list[str]:
         """Further lines about a fitted model, for the terminal."""
-        return []
 
-    def picture(self, model: ModelView) -> Picture:
+    def picture(self, model: SplitModel) -> Picture:
         """What is public about a fitted model, for a picture: the noise of what parties told."""
         return noise_picture(model.plan_["deviations"], "each number of an embedding")
 
+    @abstractmethod
     def details(self, task: Any, statement: Statement) -> PlanDetails:
         """What a pre-flight says about this way in particular."""
-        return PlanDetails(self.name)
 
-    def outlook(self, model: ModelView, task: Any, rows: int | None) -> SampleSizeForecast | None:
+    def outlook(self, model: SplitModel, task: Any, rows: int | None) -> SampleSizeForecast | None:
         """Whether so many people are enough; no figure for most ways."""
         return None
 
     @abstractmethod
-    def default_width(self, model: ModelView, design: LabelDesign, roster: Roster) -> int:
+    def default_width(self, model: SplitModel, design: LabelDesign, roster: Roster) -> int:
         """The width of embeddings for which nobody named one, from public quantities."""
 
 
-def label_targets(centred: ColumnCentring, table: Table, classes: int) -> NDArray[Any]:
+def party_rows(model: SplitModel, party: str, table: Table) -> Matrix:
+    """The rows of a party as its encoder reads them, without the label."""
+    return model.centred_columns(party, table).centre_features(table).matrix()
+
+
+def label_targets(model: SplitModel, party: str, table: Table, classes: int) -> NDArray[Any]:
     """The labels in a table of the party that holds them: classes as 0, 1, 2, ..., or encoded numbers."""
-    encoded = centred.labels(table)
+    encoded = model.centred_columns(party, table).labels(table)
     if not classes:
         return np.asarray(encoded[:, 0], dtype=np.float64)
     if encoded.shape[1] == 1:
         return np.asarray(encoded[:, 0] > 0.5, dtype=np.int64)
     return np.asarray(encoded.argmax(axis=1), dtype=np.int64)
+
+
+def own_columns_head(model: SplitModel, encoder: Encoder, table: Table) -> LinearHead:
+    """The head over the party's own embeddings, by the solver of the model; nothing of it is published."""
+    design = model.design_
+    joint = JointEmbeddings(((design.owner, encoder.width),), design.owner, len(design.declared.classes))
+    labels = label_targets(model, design.owner, table, joint.classes)
+    features = model.centred_columns(design.owner, table).centre_features(table)
+    rows = joint.rows(design.owner, features, encoder, labels).matrix()
+    constant = joint.constant(committee_head.GAMMA) / committee_head.GAMMA
+    whole = np.hstack([rows, np.full((len(rows), 1), constant)])
+    gram: Matrix = whole.T @ whole
+    return joint.head(gram, np.zeros_like(gram), constant, solver=model.solver)
+
+
+_EPOCHS, _SHARE = 20, 0.3
+_WORTH = 1.5  # so many times the edges of an image that random cosines of them say more than they do
+
+
+class CommitteeStrategy(HeadStrategy):
+    """Second moments of all embeddings and the label are computed on shares and opened once, with noise."""
+
+    name = "committee"
+
+    # --- planning
+
+    def default_width(self, model: SplitModel, design: LabelDesign, roster: Roster) -> int:
+        """More numbers say more, and sink into the noise: as many as budgets and people allow."""
+        parties = sum(1 for party in design.schemas if design.centred_columns(party).feature_names)
+        return committee_head.suggested_width(roster.trust, self.budgets(model, roster.trust), parties, model.rows)
+
+    def complete_spec(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
+        """Of an image the edges as they are, unless far more numbers than these are worth their noise."""
+        if active and training == "own" and "kind" not in said:
+            return linear_over(said, width)
+        if "shape" in said and "kind" not in said and "width" not in said:
+            options = {key: value for key, value in said.items() if key not in USAGE_KEYS}
+            edges = EdgeOptions.read("edges", options).edges(math.prod(options["shape"]))
+            return {"kind": "edges", "width": width if width >= _WORTH * edges else None, **said}
+        return super().complete_spec(said, width, active=active, training=training)
+
+    def plan(self, model: SplitModel, setting: PlanSetting, rows: int | None) -> HeadTask:
+        """One release, with the least noise that meets the budgets."""
+        if (trust := setting.roster.trust).committee == ():
+            raise StudyError(
+                'head = "committee" needs seats that hold shares: name them, or use head = "embeddings" [ST222]'
+            )
+        joint = JointEmbeddings(tuple(setting.widths.items()), setting.active, setting.classes)
+        budgets = self.budgets(model, trust)
+        if model.training == "own":
+            if rows is None or setting.active not in setting.encoders:
+                raise StudyError('training = "own" needs rows, a public number, and a column besides the label [ST223]')
+            setting.roster.require_known_members('training = "own"')
+            before = self._training(model, joint, count_parameters(setting.encoders[setting.active]), rows, trust)
+            hidden, most = setting.roster.hidden, model.rows_at_most
+            return joint.moments(trust, budgets, rows_at_most=most, hidden=hidden, charged=before.events)
+        return joint.plan(trust, budgets, rows_at_most=model.rows_at_most, hidden=setting.roster.hidden)
+
+    def _training(
+        self, model: SplitModel, joint: JointEmbeddings, parameters: int, rows: int, trust: Trust
+    ) -> PrivateTraining:
+        """How the party with the label trains its encoder; the same wherever it is planned."""
+        part = [replace(budget, epsilon=_SHARE * budget.epsilon) for budget in self.budgets(model, trust)]
+        return PrivateTraining(joint.label_party, rows, parameters, model.epochs or _EPOCHS).calibrate(trust, part)
+
+    def budgets(self, model: SplitModel, trust: Trust) -> tuple[Budget, ...]:
+        """What each observer may learn."""
+        if model.epsilon is None:
+            raise StudyError(
+                "say what the result may cost, by epsilon (what an observer may learn about a person) [ST224]"
+            )
+        return parse_budgets(model.epsilon, model.delta, trust)
+
+    def width(self, task: HeadTask, party: str) -> int:
+        """The columns of a party that are not the label's."""
+        return sum(not column.startswith(committee_head.LABEL) for column in task.block(party).columns)
+
+    def details(self, task: HeadTask, statement: Statement) -> PlanDetails:
+        """How wide the embeddings are; none of them is told to anybody."""
+        widths = {party: self.width(task, party) for party in task.owners}
+        wide = ", ".join(f"{party} {width}" for party, width in widths.items() if width)
+        line = f"numbers of an embedding: {wide}; moments of them are opened once, and no embedding leaves its party"
+        return PlanDetails(self.name, {"head": {"widths": widths}}, brief=(line,))
+
+    def outlook(self, model: SplitModel, task: HeadTask, rows: int | None) -> SampleSizeForecast:
+        """How far noise moves a class's predicted share, or a number in half ranges, by a typical embedding.
+
+        Embeddings are taken to have half of the variance that their length allows, and weights the norm 1/2.
+        """
+        joint = joint_embeddings_of(model, task)
+        moved = task.noise_std / math.sqrt(2) * math.hypot(1 / joint.weight, WEIGHTS)  # two copies off the diagonal
+        scale = moved * math.sqrt(2) * joint.width / joint.length
+        of = "a predicted share of a class" if joint.classes else "a prediction, in half ranges of the label,"
+        return SampleSizeForecast.falling(of, ENOUGH_OF_A_PREDICTION, scale, rows)
+
+    # --- the joint computation
+
+    def owner(self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: HeadTask) -> LearnedHead:
+        """Every party deals shares of its embeddings."""
+        self._train(model, me.name, encoder, table, task, Stream.fresh())
+        published = task.programs.owner(me, self._rows(model, me.name, encoder, table, task), task)
+        return self._learned(model, published, {} if encoder is None else {me.name: encoder})
+
+    def coordinator(self, model: SplitModel, me: Coordinator, task: HeadTask) -> LearnedHead:
+        """The coordinator receives the moments, as everybody does."""
+        return self._learned(model, task.programs.coordinator(me, task), {})
+
+    def simulate(
+        self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+    ) -> LearnedHead:
+        """The same in one place."""
+        for party in task.owners:
+            self._train(model, party, encoders.get(party), tables[party], task, stream)
+        whole = {party: self._rows(model, party, encoders.get(party), tables[party], task) for party in task.owners}
+        matrices = {party: rows.matrix() for party, rows in whole.items()}
+        return self._learned(model, task.programs.simulate(matrices, task, stream), encoders)
+
+    def _train(
+        self,
+        model: SplitModel,
+        party: str,
+        encoder: Encoder | None,
+        table: Table,
+        task: HeadTask,
+        stream: Stream,
+    ) -> None:
+        """Train the encoder of the party with the label in place, if the task is charged for that."""
+        joint = joint_embeddings_of(model, task)
+        if model.training != "own" or party != joint.label_party:
+            return
+        if not isinstance(encoder, TrainableEncoder):
+            raise StudyError(f"the encoder of {party} has nothing to learn [ST225]")
+        plan = self._training(model, joint, encoder.parameters, model.rows or table.rows, task.trust)
+        if plan.events != task.charged:
+            raise StudyError(
+                f"{party} would train otherwise than the study is charged for: plan the study again [ST226]"
+            )
+        rows, labels = party_rows(model, party, table), label_targets(model, party, table, joint.classes)
+        train_own(encoder, rows, labels, joint.classes, plan, stream)
+
+    def _rows(self, model: SplitModel, party: str, encoder: Encoder | None, table: Table, task: HeadTask) -> Any:
+        joint = joint_embeddings_of(model, task)
+        labels = label_targets(model, party, table, joint.classes) if party == joint.label_party else None
+        return joint.rows(party, model.centred_columns(party, table).centre_features(table), encoder, labels)
+
+    def _learned(self, model: SplitModel, published: Published, encoders: Mapping[str, Encoder]) -> LearnedHead:
+        """The head, which follows from what everybody received."""
+        task = published.task
+        joint = joint_embeddings_of(model, task)
+        head = joint.finish(published, solver=model.solver)
+        facts = {
+            "how": f"committee ({head.kind})",
+            "solver": head.kind,
+            "active": joint.label_party,
+            "widths": dict(joint.widths),
+            "clips": {party: committee_head.LENGTH for party, width in joint.widths if width},
+            "classes": joint.classes,
+            "training": "own" if task.charged else "none",
+            **{name: float(value) for name, value in head.facts.items()},
+        }
+        public = {"weights": head.weights, "intercept": head.intercept, **joint.score_prior_arrays(published, head)}
+        return LearnedHead(facts, public, encoders)
+
+    # --- new people
+
+    def prepare(self, model: SplitModel, party: str, raw: Matrix) -> Matrix:
+        """Embeddings of one length."""
+        return committee_head.scale_to_length(raw)
+
+    def scores(self, model: SplitModel, parts: Mapping[str, Matrix]) -> Matrix:
+        """The public head of all embeddings beside each other."""
+        return self.head(model).scores(np.hstack([parts[party] for party in model.schemas_ if party in parts]))
+
+    def head(self, model: SplitModel) -> LinearHead:
+        """The head that everybody has."""
+        return LinearHead(model.public_["weights"], model.public_["intercept"], str(model.plan_["solver"]))
+
+    def check_restored(self, model: SplitModel) -> None:
+        """Raise an error unless weights and widths belong together."""
+        widths = model.plan_["widths"]
+        if set(widths) != set(model.schemas_):
+            raise ValueError("widths are those of other parties [VA054]")
+        outputs = model.plan_["classes"] or 1
+        if self.head(model).weights.shape != (outputs, sum(widths.values())):
+            raise ValueError("weights and widths do not belong together [VA055]")
+        check_prior(model.public_, outputs, len(widths))
+
+    def picture(self, model: SplitModel) -> Picture:
+        """How far each party's embedding can move the scores of the public head."""
+        return reach_picture(model.public_["weights"], model.plan_["widths"], committee_head.LENGTH)
+
+    def summary(self, model: SplitModel) -> list[str]:
+        """About how many people it was learned from, as far as that is public."""
+        return [f"everybody has the head, learned from about {model.plan_['rows']:,.0f} people"]
+
+
+def joint_embeddings_of(model: SplitModel, task: HeadTask) -> JointEmbeddings:
+    """The joint embeddings that a task is about."""
+    party, _ = split_label(model.label, task.owners)
+    outputs = sum(column.startswith(committee_head.LABEL) for column in task.block(party).columns)
+    widths = tuple(
+        (block.owner, sum(not c.startswith(committee_head.LABEL) for c in block.columns)) for block in task.blocks
+    )
+    return JointEmbeddings(widths, party, outputs if outputs > 1 else 0)

@@ -1,34 +1,25 @@
-"""Training of one party's encoder on its own rows, under noise and charged: DP-SGD in whole numbers.
+"""Sums of clipped gradients and embeddings in whole numbers, by which encoders learn and speak under noise.
 
 Each update is a sum over a batch of people's gradients, each clipped and cut to whole numbers, so that each person's
-part is never longer than a radius, plus discrete Gaussian noise; docs/theory/private-updates.md says what all updates
-together are worth. What is done with such a sum is free, so a step may have momentum or be that of Adam, and the
-trained encoder may be used for ever.
+part is never longer than a radius, plus discrete Gaussian noise (DP-SGD); docs/theory/private-updates.md says what all
+updates together are worth. What is done with such a sum is free, so a step may have momentum or be that of Adam, and
+the trained encoder may be used for ever.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, StudyError
+from colonnade.errors import CapacityError
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS
-from colonnade.privacy import Budget, Event, Sensitivity, Trust
-from colonnade.privacy.calibrate import add_least_noise
-from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, law_named
-from colonnade.privacy.releases import RepeatedRelease
-from colonnade.protocols.message_task import NOISE_UNIT, own_noise
-from colonnade.randomness import Stream
+from colonnade.kinds.split.encoder_base import Matrix, Places, Vector, row_blocks
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Places = NDArray[np.int64]
+__all__ = ["Matrix", "Places", "Vector"]
+Integers = NDArray[np.int64]
 
 
 class RowEmbedding(Protocol):
@@ -59,19 +50,18 @@ class RowLearner(RowEmbedding, Protocol):
         """Add a step to the parameters."""
 
 
-WholeSum = NDArray[np.int64]
 _INSIDE_GRADIENT = (
     1 - 2.0**-40
 )  # room for the error of a norm in floats, so that hardly any row is refused by its integers
 _SURE = 1 - 2.0**-29  # a sum of up to 2^22 squares in float64 errs by less than this part of it
 _MOST_NUMBERS = 1 << 22
 _EXACT = 1 << 53
-_TOGETHER = 1 << 16
+_TOGETHER = 1 << 16  # numbers of rows that stay in the processor's cache
 _AT_ONCE = 1 << 12
 _LARGEST_RADIUS = 1 << 30
 
 
-def sum_clipped_gradients(learner: RowLearner, places: Places, slopes: Matrix, clip: float, radius: int) -> WholeSum:
+def sum_clipped_gradients(learner: RowLearner, places: Places, slopes: Matrix, clip: float, radius: int) -> Integers:
     """The sum over these people of their gradients, each of norm at most ``clip``, in steps of ``clip / radius``."""
     if len(places) * radius >= _EXACT or learner.parameters > _MOST_NUMBERS:
         raise CapacityError(
@@ -86,7 +76,7 @@ def sum_clipped_gradients(learner: RowLearner, places: Places, slopes: Matrix, c
             total += sum_clipped_products(first, second, clip, radius)
         return total.astype(np.int64)
     for each in learner.pull_back_each(places, slopes):
-        for block in _blocks(each):
+        for block in row_blocks(len(each), each.shape[1], _TOGETHER):
             with np.errstate(over="ignore"):  # a gradient that no float can hold counts as none
                 scaled = each[block] * (radius / clip)
             total += cut_rows(scaled, radius).sum(axis=0)
@@ -110,7 +100,7 @@ def cut_rows(rows: Matrix, radius: int) -> Matrix:
     return _enforce_radius(whole, radius)
 
 
-def sum_clipped_products(first: Matrix, second: Matrix, clip: float, radius: int) -> WholeSum:
+def sum_clipped_products(first: Matrix, second: Matrix, clip: float, radius: int) -> Integers:
     """The same where the gradient of a person is all products of one vector's numbers with another's, (a times b,).
 
     That is so where an encoder ends in a linear map and nothing before it learns: the map is given the first vector,
@@ -119,7 +109,7 @@ def sum_clipped_products(first: Matrix, second: Matrix, clip: float, radius: int
     """
     ours, theirs = split_radius(radius)
     total = np.zeros((first.shape[1], second.shape[1]))
-    for block in _blocks(first):
+    for block in row_blocks(len(first), first.shape[1], _TOGETHER):
         a, b = _finite(first[block], second[block])
         a_norms, b_norms = _norms(a), _norms(b)
         with np.errstate(over="ignore"):
@@ -162,16 +152,9 @@ def _finite(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
     return (first, second) if known.all() else (np.where(known, first, 0.0), np.where(known, second, 0.0))
 
 
-def _blocks(rows: Matrix) -> list[slice]:
-    """Blocks of rows that stay in the processor's cache."""
-    size = max(1, _TOGETHER // max(1, rows.shape[1]))
-    return [slice(start, start + size) for start in range(0, len(rows), size)]
-
-
-NoiseDraw = Callable[[int], WholeSum]
+NoiseDraw = Callable[[int], Integers]
 """A function that draws so many numbers of noise."""
 _UPDATE_RADIUS = 1 << GRADIENT_BITS
-_SLOW, _SLOWER, _TINY = 0.9, 0.999, 1e-8
 
 
 def sum_with_noise(learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Vector:
@@ -180,152 +163,6 @@ def sum_with_noise(learner: RowLearner, places: Places, slopes: Matrix, clip: fl
     return np.asarray((total + draw(len(total))) * (clip / _UPDATE_RADIUS))
 
 
-class AdamSteps:
-    """Steps from noised sums to an encoder's parameters (Adam), all of the same public rate."""
-
-    def __init__(self, parameters: int, rate: float) -> None:
-        self.rate, self.taken = rate, 0
-        self.mean, self.square = np.zeros(parameters), np.zeros(parameters)
-
-    def next_step(self, total: Vector) -> Vector:
-        """What is added to the parameters after a noised sum of gradients."""
-        self.taken += 1
-        self.mean = _SLOW * self.mean + (1 - _SLOW) * total
-        self.square = _SLOWER * self.square + (1 - _SLOWER) * total**2
-        mean, square = self.mean / (1 - _SLOW**self.taken), self.square / (1 - _SLOWER**self.taken)
-        return np.asarray(-self.rate * mean / (np.sqrt(square) + _TINY))
-
-
-THEOREM = "private-updates"
-SlopesOf = Callable[[Places, Matrix], Matrix]
-"""From places of rows and their embeddings to slopes, each from its own row, its own label and public numbers alone."""
-_RADIUS = 1 << GRADIENT_BITS
-_MOST_EPOCHS = 10_000
-_TRIED = 64
-
-
-@dataclass(frozen=True)
-class PrivateTraining:
-    """How an owner's encoder is trained on ``rows`` of its rows, by public numbers only.
-
-    ``rows`` is public: how many there are or, with one batch, about how many. Row j is in batch ``j mod batches``. A
-    gradient is clipped to norm ``clip``. A step is ``rate`` times the sum of a batch's clipped gradients and its noise,
-    over ``rows / batches``, with this ``momentum``. ``noise / 2^20`` is the variance of the noise on each number of a
-    sum, in squares of what replacing one person can move it.
-    """
-
-    owner: str
-    rows: int
-    parameters: int
-    epochs: int
-    batches: int = 1
-    clip: float = 1.0
-    rate: float = 1.0
-    momentum: float = 0.9
-    noise: int = NOISE_UNIT
-    audience: tuple[str, ...] = ()
-    """Who sees anything that depends on the encoder; nobody named: everybody."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.batches <= self.rows:
-            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches [ST322]")
-        if not 1 <= self.epochs <= _MOST_EPOCHS:
-            raise StudyError(f"private training takes between 1 and {_MOST_EPOCHS:,} epochs [ST323]")
-        if self.parameters < 1:
-            raise StudyError(f"the encoder of {self.owner} has nothing to learn [ST324]")
-        if not (0 < self.clip < math.inf and 0 < self.rate < math.inf and 0 <= self.momentum < 1 and self.noise >= 1):
-            raise StudyError("private training needs a clip and a rate above 0, a momentum below 1, and noise [ST325]")
-
-    @property
-    def square(self) -> int:
-        """How far replacing one person moves a sum, squared, in squared steps of ``clip / 2^30``."""
-        return 4 * _RADIUS**2
-
-    @property
-    def variance(self) -> int:
-        """The variance of the noise on each number of a sum, in squared steps."""
-        return math.ceil(Fraction(self.noise, NOISE_UNIT) * self.square)
-
-    @property
-    def absent_square(self) -> int:
-        """How far adding or removing one person moves the sums of an epoch, squared.
-
-        In one batch that is the person's own part. In several, everybody behind the person changes the batch.
-        """
-        if self.batches == 1:
-            return _RADIUS**2
-        return self.batches * (2 * (self.rows // self.batches + 1) * _RADIUS) ** 2
-
-    @property
-    def event(self) -> Event:
-        """All updates: one epoch is one release, as no person is in two of its batches."""
-        numbers = self.batches * self.parameters
-        absent, replaced = (
-            (min(square, math.isqrt(numbers * square)), square) for square in (self.absent_square, self.square)
-        )
-        once = own_noise(self.owner, self.variance).release(
-            f"encoder updates of {self.owner}",
-            numbers,
-            Sensitivity(*absent, *replaced),
-            theorem=THEOREM,
-            audience=self.audience,
-            about=(self.owner,),
-        )
-        return once if self.epochs == 1 else RepeatedRelease(once, self.epochs)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What is charged."""
-        return (self.event,)
-
-    def calibrate(self, trust: Trust, budgets: Sequence[Budget]) -> PrivateTraining:
-        """The same with the least noise that keeps every budget."""
-        return add_least_noise(lambda noise: replace(self, noise=noise), trust, budgets, owners=1)
-
-
-def train_encoder(
-    learner: RowLearner, slopes_of: SlopesOf, plan: PrivateTraining, stream: Stream, *, rows: int | None = None
-) -> None:
-    """Train an encoder in place; nothing but noised sums of whole numbers reaches its parameters.
-
-    ``rows`` is how many there are, if that is not what the plan says; it may be private where there is one batch.
-    """
-    present = plan.rows if rows is None else rows
-    if present < 1 or (present != plan.rows and plan.batches > 1):
-        raise StudyError(f"the plan has several batches of {plan.rows} rows together: as many must be there [ST326]")
-    if learner.parameters != plan.parameters:
-        raise StudyError(
-            f"the encoder has {learner.parameters} parameters, and the plan is for {plan.parameters} [ST327]"
-        )
-    _refuse_slopes_that_mix_people(learner, slopes_of, present)
-    velocity = np.zeros(plan.parameters)
-    for _ in range(plan.epochs):
-        for batch in range(plan.batches):
-            places = np.arange(batch, present, plan.batches, dtype=np.int64)
-            slopes = slopes_of(places, learner.embed(places))
-            total = sum_with_noise(learner, places, slopes, plan.clip, lambda count: draw_noise(plan, count, stream))
-            velocity = plan.momentum * velocity + total * (plan.batches / plan.rows)
-            learner.move(-plan.rate * velocity)
-
-
-def draw_noise(plan: PrivateTraining, count: int, stream: Stream) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """The noise of one sum; audits attack this function."""
-    return law_named(CLOSEST_TO_GAUSSIAN).sample(Fraction(plan.variance), (count,), stream)
-
-
-def _refuse_slopes_that_mix_people(learner: RowLearner, slopes_of: SlopesOf, rows: int) -> None:
-    """Try the function on some people together and apart: no proof, but most mistakes are found before they cost."""
-    places = np.arange(min(rows, _TRIED), dtype=np.int64)
-    found, half = learner.embed(places), len(places) // 2
-    together = slopes_of(places, found)
-    apart = np.vstack([slopes_of(places[part], found[part]) for part in (slice(half), slice(half, None))])
-    if together.shape != found.shape or not np.allclose(together, apart, equal_nan=True):
-        raise StudyError(
-            "the slope of a person must follow from its own embedding and label, whoever stands beside it [ST328]"
-        )
-
-
-Integers = NDArray[np.int64]
 _INSIDE = 1 - 2.0**-40  # room for the error of a norm in floats, so that hardly any row is refused by its integers
 
 

@@ -12,7 +12,7 @@ from colonnade.report.sections import ReportSection, Run, counts, seen_on_shares
 from colonnade.report.wording import count_noun, mapping, number
 
 if TYPE_CHECKING:
-    from colonnade.kinds.split.base import SplitModel
+    from colonnade.kinds.split.model import SplitModel
     from colonnade.kinds.split.scores import SplitScores
 
 _LEARNED_BY = {
@@ -150,7 +150,9 @@ def who_saw_what(model: SplitModel, run: Run, trust: Trust) -> Html:
         holds = name == active
         who = join(name, tag("span", "holds the label", class_="why") if holds else None)
         told = f"{noisy} of {others}" if holds else back
-        rows.append((who, "its own", "never", told, "none" if holds else noise, "public", "its own", _yes(holds)))
+        rows.append(
+            (who, "its own", "never", told, "none" if holds else noise, "public", "its own", "yes" if holds else "no")
+        )
     relays = join(COORDINATOR, tag("span", "relays", class_="why"))
     reads = join("analyst", tag("span", "reads the result and nothing else", class_="why"))
     rows += [(who, "has none", "never", "nothing", "none", "public", "none", "no") for who in (relays, reads)]
@@ -167,10 +169,6 @@ def _returned_to(model: SplitModel, plan: Mapping[str, object], active: str) -> 
         return "nothing"
     slopes = ", and slopes made of told numbers" if plan.get("training") == "rounds" else ""
     return f"labels of {active}, {labels}{slopes}"
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
 
 
 def _plain(value: object) -> str | None:

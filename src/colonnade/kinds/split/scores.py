@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.kinds.prediction import programs as summing
 from colonnade.kinds.prediction.programs import OpenedScores, OwnScoreParts
 from colonnade.kinds.prediction.task import ScorePart, Scores
-from colonnade.kinds.split import embedding_programs as telling, embeddings_strategy, score_prior
-from colonnade.kinds.split.base import SplitModel
+from colonnade.kinds.split import embedding_programs as telling, embeddings_strategy
 from colonnade.kinds.split.embedding_task import EmbeddingSender, NewEmbeddingTask
-from colonnade.kinds.split.encoders import RowEncoder
-from colonnade.kinds.split.score_prior import ScorePrior, centre_classes
-from colonnade.kinds.split.validate_params import OWN, supposition_about
+from colonnade.kinds.split.encoders import OWN, RowEncoder, supposition_about
+from colonnade.kinds.split.heads import ScorePrior, centre_classes, flattening_factor
+from colonnade.kinds.split.model import SplitModel
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.federation import Federation
 from colonnade.models.new_rows import Matrix
@@ -48,8 +46,6 @@ from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-ScoreMatrix = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class SplitScoresResult:
@@ -60,10 +56,10 @@ class SplitScoresResult:
     """
 
     ids: tuple[str, ...]
-    scores: ScoreMatrix
-    alone: ScoreMatrix | None = None
-    posterior_covariance: ScoreMatrix | None = None
-    prior_covariance: ScoreMatrix | None = None
+    scores: Matrix
+    alone: Matrix | None = None
+    posterior_covariance: Matrix | None = None
+    prior_covariance: Matrix | None = None
 
 
 def plan_question(
@@ -102,46 +98,15 @@ def part_of(model: SplitModel, party: str, gamma: int, *, exact: bool) -> ScoreP
     return ScorePart(party, tuple(-end for end in ends), tuple(ends))
 
 
-def weights_of(model: SplitModel, party: str, *, exact: bool) -> ScoreMatrix:
+def weights_of(model: SplitModel, party: str, *, exact: bool) -> Matrix:
     """The public weights of one party's embeddings, (outputs, width).
 
     Scores with noise leave out what all classes have in common: no chance depends on it, and it would need noise.
     """
     widths = model.plan_["widths"]
     start = sum(widths[other] for other in list(model.schemas_)[: list(model.schemas_).index(party)])
-    weights: ScoreMatrix = model.public_["weights"][:, start : start + widths[party]]
+    weights: Matrix = model.public_["weights"][:, start : start + widths[party]]
     return weights if exact else centre_classes(weights)
-
-
-def recipient_of(task: Scores | NewEmbeddingTask) -> str:
-    """Who is told the answers."""
-    return task.to
-
-
-def owner(me: Owner, model: SplitModel, table: Table, task: Any) -> SplitScoresResult | None:
-    """An owner's program; it returns the scores at the entitled party and ``None`` at the others."""
-    if task.scheme is None:
-        opened = summing.owner(me, parts(model, me.name, table, task), task)
-        return None if opened is None else _weigh_opened(model, table, opened)
-    if me.name == task.active:
-        found = telling.owner(me, None, table.ids, None, task)
-        return _score_embeddings(model, table, found.received, task)
-    telling.owner(
-        me, _encoder_rows(model, me.name, table), table.ids, None, task, embeddings_strategy.scaling_of(model, me.name)
-    )
-    return None
-
-
-def simulate(model: SplitModel, tables: Mapping[str, Table], task: Any, stream: Stream) -> SplitScoresResult:
-    """What the entitled party would receive, computed in one place."""
-    if task.scheme is None:
-        found = {party: parts(model, party, table, task) for party, table in tables.items()}
-        return _weigh_opened(model, tables[task.to], summing.simulate(found, task, stream))
-    over = {party: _encoder_rows(model, party, tables[party]) for party in task.passives}
-    scalings = {party: embeddings_strategy.scaling_of(model, party) for party in task.passives}
-    rows = tables[task.active].rows
-    told = telling.simulate(over, None, task, stream, rows=rows, scalings=scalings)
-    return _score_embeddings(model, tables[task.active], told[task.active].received, task)
 
 
 def parts(model: SplitModel, party: str, table: Table, task: Scores) -> OwnScoreParts:
@@ -171,13 +136,13 @@ def _weigh_opened(model: SplitModel, table: Table, opened: OpenedScores) -> Spli
 
 
 def _score_embeddings(
-    model: SplitModel, table: Table, received: Mapping[str, ScoreMatrix], task: NewEmbeddingTask
+    model: SplitModel, table: Table, received: Mapping[str, Matrix], task: NewEmbeddingTask
 ) -> SplitScoresResult:
     """Scores by the head that the active party kept, which takes the noise of these embeddings into account."""
     own = {task.active: model.embedded(task.active, table)} if model.feature_schema(task.active) is not None else {}
     noise = {party: task.received_variance(party) for party in task.passives}
     way = embeddings_strategy.EmbeddingsStrategy()
-    scores = way.scores_of(model, {**received, **own}, noise)
+    scores = way.scores(model, {**received, **own}, noise)
     return SplitScoresResult(
         tuple(table.own_ids), scores, way.scores_alone(model, own.get(task.active, np.zeros((table.rows, 0))))
     )
@@ -286,13 +251,22 @@ class SplitScores(ScoreQuestion[ScoreTask, SplitScoresResult | None, SplitModel]
 
     # --- the joint computation
 
-    def owner(self, me: Owner, table: Table, task: ScoreTask) -> SplitScoresResult | None:
-        """An owner's program: it embeds its own columns by its own encoder."""
-        if self.scorer.digest != task.model:
+    def owner(self, me: Owner, table: Table, task: Any) -> SplitScoresResult | None:
+        """An owner's program: it embeds its own columns by its own encoder, and the entitled party has the scores."""
+        model, mine = self.scorer, self._own_columns(me.name, table)
+        if model.digest != task.model:
             raise StudyError(
                 "the model is not the one that the study was planned with; use the file all agreed on [ST335]"
             )
-        return owner(me, self.scorer, self._own_columns(me.name, table), task)
+        if task.scheme is None:
+            opened = summing.owner(me, parts(model, me.name, mine, task), task)
+            return None if opened is None else _weigh_opened(model, mine, opened)
+        if me.name == task.active:
+            found = telling.owner(me, None, mine.ids, None, task)
+            return _score_embeddings(model, mine, found.received, task)
+        scaling = embeddings_strategy.scaling_of(model, me.name)
+        telling.owner(me, _encoder_rows(model, me.name, mine), mine.ids, None, task, scaling)
+        return None
 
     def _own_columns(self, party: str, table: Table) -> Table:
         ordered, used = table.sorted_by_id(), scored_features(self.scorer, party)  # type: ignore[arg-type]  # columns alone
@@ -300,13 +274,20 @@ class SplitScores(ScoreQuestion[ScoreTask, SplitScoresResult | None, SplitModel]
 
     def outcome(self, outcomes: Mapping[str, Any], task: ScoreTask) -> SplitScoresResult | None:
         """What the party that is told received, where all participants run in one process."""
-        received: SplitScoresResult | None = outcomes[recipient_of(task)]
+        received: SplitScoresResult | None = outcomes[task.to]
         return received
 
-    def simulate_result(self, tables: Mapping[str, Table], task: ScoreTask, stream: Stream) -> SplitScoresResult:
+    def simulate_result(self, tables: Mapping[str, Table], task: Any, stream: Stream) -> SplitScoresResult:
         """What the party that is told would receive about these tables."""
-        ordered = {party: self._own_columns(party, table) for party, table in tables.items()}
-        return simulate(self.scorer, ordered, task, stream)
+        model, mine = self.scorer, {party: self._own_columns(party, table) for party, table in tables.items()}
+        if task.scheme is None:
+            found = {party: parts(model, party, table, task) for party, table in mine.items()}
+            return _weigh_opened(model, mine[task.to], summing.simulate(found, task, stream))
+        over = {party: _encoder_rows(model, party, mine[party]) for party in task.passives}
+        scalings = {party: embeddings_strategy.scaling_of(model, party) for party in task.passives}
+        rows = mine[task.active].rows
+        told = telling.simulate(over, None, task, stream, rows=rows, scalings=scalings)
+        return _score_embeddings(model, mine[task.active], told[task.active].received, task)
 
     def finish(self, result: SplitScoresResult | None) -> None:
         """Compute the predictions, if this participant received anything."""
@@ -331,7 +312,7 @@ class SplitScores(ScoreQuestion[ScoreTask, SplitScoresResult | None, SplitModel]
         """Scores whose chances allow for what is not known of them; of a number the scores themselves."""
         if unknown is None or not isinstance(self.scorer, ClassifierMixin):
             return scores
-        return scores / score_prior.flattening_factor(unknown)
+        return scores / flattening_factor(unknown)
 
     def _chances(self, flat: Matrix) -> Matrix | None:
         return self.scorer.chances(flat) if isinstance(self.scorer, ClassifierMixin) else None

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from types import ModuleType
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -26,7 +25,9 @@ from colonnade.kinds.split.encoder_base import (
     Vector,
     image_shape,
     row_blocks,
-    same_embeddings,
+    try_encoder,
+    whole_option,
+    wholes_option,
 )
 from colonnade.models.pytorch import find_device, load_torch
 
@@ -54,7 +55,8 @@ class NetworkEncoder(TrainableEncoder):
         self.columns, self._options, self._shape = columns, dict(options), shape
         self.module = module.float().eval()
         self.to(device)
-        self.width = self._tried()
+        with load_torch().no_grad():
+            self.width = try_encoder(self._applied, columns)
 
     def to(self, device: str) -> Self:
         """The same encoder, which now computes on ``cpu``, on ``cuda`` or, with ``auto``, on a GPU if there is one."""
@@ -71,10 +73,6 @@ class NetworkEncoder(TrainableEncoder):
                 out[start : start + _ROWS] = self._applied(found[start : start + _ROWS])
         out[~np.isfinite(out).all(axis=1)] = 0.0
         return out
-
-    def options(self) -> dict[str, Any]:
-        """The options of the specification."""
-        return dict(self._options)
 
     def arrays(self) -> Arrays:
         """The weights and buffers, by their names in the module."""
@@ -99,7 +97,11 @@ class NetworkEncoder(TrainableEncoder):
     def pull_back_each(self, rows: Matrix, slopes: Matrix) -> Iterator[Matrix]:
         """Each row's gradient, as if the module were given that row alone."""
         torch, found = load_torch(), self.check(rows)
-        self._refuse_batch_statistics(torch)
+        if any(isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in self.module.modules()):
+            raise StudyError(
+                "an encoder with batch normalisation has no gradient of one row alone, which private training needs: "
+                "use GroupNorm or LayerNorm instead, or leave the encoder frozen [ST302]"
+            )
         learned = {name: each.detach() for name, each in self._learned.items()}
 
         def along(weights: dict[str, Tensor], row: Tensor, slope: Tensor) -> Tensor:
@@ -145,38 +147,6 @@ class NetworkEncoder(TrainableEncoder):
     def _applied(self, rows: Matrix) -> Matrix:
         return self._applied_on_device(rows).double().cpu().numpy()
 
-    def _tried(self) -> int:
-        """The width of an embedding, from made-up rows, if what it is depends on its row alone."""
-        torch, rows = load_torch(), np.random.default_rng(0).uniform(0, 1, (4, self.columns))
-        with torch.no_grad():
-            try:
-                together = self._applied(rows)
-                apart = np.vstack([self._applied(rows[:2]), self._applied(rows[2:])])
-            except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-                form = f"rows of {self.columns} columns" if self._shape is None else f"images of shape {self._shape}"
-                raise StudyError(
-                    f"the module of an encoder cannot be applied to {form}: {str(error).splitlines()[0][:200]} [ST298]"
-                ) from None
-        if together.ndim != 2 or len(together) != 4 or not 1 <= together.shape[1] <= WIDEST:
-            raise StudyError("the module of an encoder must make one vector of numbers of each row [ST299]")
-        if not np.isfinite(together).all():
-            raise StudyError(
-                "the module of an encoder makes numbers that are not finite of rows between 0 and 1 [ST300]"
-            )
-        if not same_embeddings(together, apart):
-            raise StudyError(
-                "the module of an encoder makes something else of a row when others stand beside it, or each time: use "
-                "layers without batch statistics and without chance, such as GroupNorm or LayerNorm [ST301]"
-            )
-        return int(together.shape[1])
-
-    def _refuse_batch_statistics(self, torch: ModuleType) -> None:
-        if any(isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in self.module.modules()):
-            raise StudyError(
-                "an encoder with batch normalisation has no gradient of one row alone, which private training needs: "
-                "use GroupNorm or LayerNorm instead, or leave the encoder frozen [ST302]"
-            )
-
 
 def check_weights(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise unless these are finite weights for the module: the names of its ``state_dict``, with the same shapes."""
@@ -201,18 +171,24 @@ def set_weights(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
             value.copy_(torch.from_numpy(np.array(arrays[name])))
 
 
+def _activation_option() -> Any:
+    """The option that names the function between layers."""
+    return field(
+        default="tanh",
+        metadata={
+            "fits": ("tanh", "relu").__contains__,
+            "said": "option {name!r} of an encoder must be one of tanh, relu [ST310]",
+        },
+    )
+
+
 @dataclass(frozen=True)
 class PerceptronOptions(EncoderOptions):
     """Layers of these sizes between the columns and the embedding."""
 
-    width: int = 16
-    hidden: tuple[int, ...] = (64,)
-    activation: str = "tanh"
-
-    def __post_init__(self) -> None:
-        self._whole("width", 1, WIDEST)
-        self._wholes("hidden", range(9), WIDEST)
-        self._among("activation", ("tanh", "relu"))
+    width: int = whole_option(16, 1, WIDEST)
+    hidden: tuple[int, ...] = wholes_option((64,), range(9), WIDEST)
+    activation: str = _activation_option()
 
     def image(self, columns: int) -> ImageShape | None:
         """Rows stay rows."""
@@ -230,20 +206,15 @@ class ConvolutionalOptions(EncoderOptions):
     With channels 6 and 16 and hidden layers of 120 and 84 it is LeNet-5 with borders.
     """
 
-    shape: tuple[int, ...] = ()
-    width: int = 16
-    channels: tuple[int, ...] = (16, 32)
-    size: int = 5
-    hidden: tuple[int, ...] = ()
-    activation: str = "tanh"
+    shape: tuple[int, ...] = wholes_option((), (2, 3), 4096)
+    width: int = whole_option(16, 1, WIDEST)
+    channels: tuple[int, ...] = wholes_option((16, 32), range(1, 7), 1024)
+    size: int = whole_option(5, 1, 31)
+    hidden: tuple[int, ...] = wholes_option((), range(9), WIDEST)
+    activation: str = _activation_option()
 
     def __post_init__(self) -> None:
-        self._wholes("shape", (2, 3), 4096)
-        self._whole("width", 1, WIDEST)
-        self._wholes("channels", range(1, 7), 1024)
-        self._whole("size", 1, 31)
-        self._wholes("hidden", range(9), WIDEST)
-        self._among("activation", ("tanh", "relu"))
+        super().__post_init__()
         if min(self.shape[:2]) < 2 ** len(self.channels):
             raise StudyError("an image is too small for so many layers of 'channels', of which each halves it [ST286]")
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.kinds.split.adaptive_task import AdaptiveSender, AdaptiveTask
-from colonnade.kinds.split.trained_heads import SoftmaxHead
+from colonnade.kinds.split.adaptive_task import AdaptiveTask
+from colonnade.kinds.split.embedding_task import EmbeddingSender
+from colonnade.kinds.split.heads import SoftmaxHead
 from colonnade.privacy import Trust
 from tests.support.protocols import Array
 
@@ -34,7 +35,7 @@ def adaptive_task(passives: tuple[str, ...] = ("left", "right"), **changes: Any)
     given: dict[str, Any] = {
         "trust": Trust(("bank", *passives), (), 0),
         "active": "bank",
-        "senders": tuple(AdaptiveSender(name, 4, 1.0) for name in passives),
+        "senders": tuple(EmbeddingSender(name, 4, 1.0) for name in passives),
         "rows": 60,
         "classes": 3,
         "epochs": 3,

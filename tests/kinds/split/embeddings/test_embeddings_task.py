@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 from colonnade.errors import NO_PART, CapacityError, ColonnadeError, DataError, PrivacyError, StudyError
 from colonnade.kinds.split import embedding_programs, private_training
+from colonnade.kinds.split.adaptive_task import embeddings_mu_squared
 from colonnade.kinds.split.embedding_programs import (
     EmbeddingScaling,
     EmbeddingSide,
@@ -24,9 +25,8 @@ from colonnade.kinds.split.embedding_programs import (
     contrastive_slopes,
 )
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask, NewEmbeddingTask
-from colonnade.kinds.split.noise_aware_heads import response_chances
-from colonnade.kinds.split.private_training import AdamSteps, clip_rows_within, clip_to_integers
-from colonnade.kinds.split.sensitivity import embeddings_mu_squared
+from colonnade.kinds.split.private_training import clip_rows_within, clip_to_integers
+from colonnade.models.pytorch import Adam
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from colonnade.privacy.events import unwrap
@@ -161,7 +161,7 @@ def test_labels_without_protection_are_said_to_have_none_and_do_not_change_the_n
 def test_what_random_answers_shorten_is_stretched_again() -> None:
     """An encoder that answers with the mean point of the answers reaches the true points after the public factor."""
     task = embeddings_task(training="labels", label_odds=Fraction(4), stretch=1.5)
-    answered = response_chances(3, Fraction(4)).T @ class_anchors(3, 2, 1.0)
+    answered = (np.eye(3) / 2 + 1 / 6) @ class_anchors(3, 2, 1.0)
     assert task.first_scale * answered == pytest.approx(1.5 * class_anchors(3, 2, 1.0))
     assert replace(task, label_odds=None).first_scale == replace(task, training="none", epochs=0).first_scale == 1.5
 
@@ -308,10 +308,10 @@ def test_true_labels_reach_nobody_but_through_their_answers(training: str, monke
 
 
 def test_steps_do_not_depend_on_how_long_gradients_are_and_batches_hold_everybody() -> None:
-    short, long = AdamSteps(3, 0.1), AdamSteps(3, 0.1)
+    short, long = Adam(0.1), Adam(0.1)
     gradient = np.array([1.0, -2.0, 0.5])
     for _ in range(4):
-        one, two = short.next_step(gradient), long.next_step(1000 * gradient)
+        one, two = short.step(gradient), long.step(1000 * gradient)
         assert one == pytest.approx(two, rel=1e-4)
         assert (np.sign(one) == -np.sign(gradient)).all()
     task = embeddings_task(training="labels", batches=7)
@@ -432,12 +432,12 @@ def test_an_encoder_moves_by_its_noise_as_it_was_drawn(training: str, monkeypatc
     """Every step is that of a sum which is told: the noise is neither left out nor made smaller."""
     task = embeddings_task(training=training, noise=1 << 12, gradient_clip=0.7)
     held, script = encoders(task)["shop"], Script(monkeypatch)
-    expected, steps = held.weights.copy(), AdamSteps(held.parameters, task.learning_rate)
+    expected, steps = held.weights.copy(), Adam(task.learning_rate)
     embedding_programs.reference({"shop": held}, labels_of(task), task, script.draw)
     updated = [shown for (v, _), shown in zip(script.asked, script.shown, strict=True) if v == task.update_variance]
     assert len(updated) == task.epochs * task.batches
     for shown in updated:
-        expected += steps.next_step(shown * (0.7 / (1 << GRADIENT_BITS))).reshape(expected.shape)
+        expected += steps.step(shown * (0.7 / (1 << GRADIENT_BITS))).reshape(expected.shape)
     assert np.array_equal(held.weights, expected)
 
 
@@ -499,16 +499,18 @@ def test_rows_at_the_edge_are_kept_and_short_rows_stay() -> None:
 def test_centre_and_scale_are_learned_from_noised_embeddings_alone() -> None:
     rng = np.random.default_rng(2)
     embeddings = np.array([0.5, -0.3]) + 0.05 * rng.normal(size=(20_000, 2))
-    learned = EmbeddingScaling.none(2).learn(embeddings + 0.5 * rng.normal(size=embeddings.shape), 0.25, 1.0)
+    learned = EmbeddingScaling(np.zeros(2)).learn(embeddings + 0.5 * rng.normal(size=embeddings.shape), 0.25, 1.0)
     assert learned.centre == pytest.approx([0.5, -0.3], abs=0.02)
     assert 1 < learned.scale < 30
-    exact = EmbeddingScaling.none(2).learn(embeddings, 0.0, 1.0)
+    exact = EmbeddingScaling(np.zeros(2)).learn(embeddings, 0.0, 1.0)
     assert np.sqrt((exact.apply(embeddings) ** 2).sum(axis=1).mean()) == pytest.approx(0.8, rel=0.01)
-    assert EmbeddingScaling.none(2).learn(np.zeros((9, 2)), 0.0, 1.0).scale == pytest.approx(
+    assert EmbeddingScaling(np.zeros(2)).learn(np.zeros((9, 2)), 0.0, 1.0).scale == pytest.approx(
         0.8 * 64
     )  # is not believed
     wild = 50 * np.random.default_rng(1).normal(size=(9, 2))
-    assert EmbeddingScaling.none(2).learn(wild, 2500.0, 1.0).scale == 1.0  # noise that shows nothing changes nothing
+    assert (
+        EmbeddingScaling(np.zeros(2)).learn(wild, 2500.0, 1.0).scale == 1.0
+    )  # noise that shows nothing changes nothing
 
 
 def test_points_of_classes_are_far_apart_within_the_ball_and_become_means_of_what_was_told() -> None:
