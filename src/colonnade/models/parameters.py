@@ -6,9 +6,10 @@ are written in ``Annotated[...]``. A limit may also be one of ``annotated_types`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeGuard
 
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.privacy.observers import check_epsilon
@@ -105,9 +106,32 @@ EpsilonByParty = Annotated[
 ]
 
 
-def check_whole(name: str, value: object, low: int, high: int) -> None:
-    """Raise an error unless the value is a whole number within these limits."""
+def check_whole(name: str, value: object, low: int, high: int) -> int:
+    """The value, if it is a whole number within these limits; otherwise an error."""
     import numpy as np
 
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r} [ST150]")
+    return int(value)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether the value is a number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_positive(name: str, value: object) -> float:
+    """The value, if it is a finite number above 0; otherwise an error."""
+    if not is_number(value) or not 0 < value < math.inf:
+        raise StudyError(f"{name} must be a finite number above 0, not {value!r} [ST137]")
+    return float(value)
+
+
+def one_of(what: str, value: object, known: Iterable[str]) -> None:
+    """Raise an error if the value is not one of the known words; it suggests a similar word."""
+    names = tuple(known)
+    if value not in names:
+        from colonnade.tables.wording import suggest_name
+
+        hint = suggest_name(value, names) if isinstance(value, str) else ""
+        raise StudyError(f"{what} must be one of {', '.join(names)}, not {value!r}{hint} [ST136]")

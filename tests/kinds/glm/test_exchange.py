@@ -191,7 +191,7 @@ def _objective(family: str, seed: int) -> tuple[FitObjective, float, float]:
     scores = held @ rng.normal(0, float(rng.choice([0.3, 1.0, 3.0])), held.shape[1]) + rng.normal(0, 0.5, rows)
     drawn = labels(loss, chance(scores))
     spreads = 10 ** rng.uniform(-2, 0.3, heard)
-    ridge = suggest(blocks, "bank", loss, rows, 1.0, epochs=1, message_clip=1.0).sides[0].ridge
+    ridge = suggest(GLMSetting(blocks, "bank", loss, TRUST, rows), 1.0, epochs=1, message_clip=1.0).sides[0].ridge
     penalties = np.concatenate([np.full(columns + 1, ridge), np.maximum(ridge, 1 / (rows * spreads**2))])
     centre = np.concatenate([np.zeros(columns + 1), spreads / 2])
     norm = math.sqrt(2 + 9 * max(heard, 1))
@@ -638,7 +638,7 @@ def test_families_are_told_apart_and_guesses_are_within_what_is_proven(family):
 @pytest.mark.parametrize(
     ("name", "column", "options", "words"),
     [
-        ("probit", flag(), {}, ("ST462", "logistic", "linear", "svm", "poisson", "gamma")),
+        ("probit", flag(), {}, ("ST136", "logistic", "linear", "svm", "poisson", "gamma")),
         ("logistic", number(0, 1), {}, "ST465"),
         ("svm", category(["a", "b", "c"]), {}, ("ST466", "3")),
         ("logistic", category(["a", "b"], missing="none"), {}, "ST467"),
@@ -653,9 +653,9 @@ def test_families_are_told_apart_and_guesses_are_within_what_is_proven(family):
         ("logistic", flag(), {"clip": 1.0}, ("ST461", "clip")),
         ("linear", number(0, 1), {"region": (0, 1)}, ("ST461", "region")),
         ("poisson", number(0, 5), {"reach": 2.0}, ("ST461", "reach")),
-        ("linear", number(0, 1), {"clip": 0}, ("ST471", "clip")),
-        ("linear", number(0, 1), {"clip": True}, ("ST471", "clip")),
-        ("logistic", flag(), {"reach": math.inf}, ("ST471", "reach")),
+        ("linear", number(0, 1), {"clip": 0}, ("ST137", "clip")),
+        ("linear", number(0, 1), {"clip": True}, ("ST137", "clip")),
+        ("logistic", flag(), {"reach": math.inf}, ("ST137", "reach")),
         ("gamma", number(1, 5), {"region": (2, 1)}, "ST472"),
         ("gamma", number(1, 5), {"region": (0, 1000)}, "ST472"),
         ("poisson", number(0, 5), {"region": 3}, "ST472"),

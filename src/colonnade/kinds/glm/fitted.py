@@ -20,7 +20,7 @@ from colonnade.disk import reading
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import planning as glm_plan
-from colonnade.kinds.glm.losses import NAMES, Family, family_for
+from colonnade.kinds.glm.losses import Family, FamilyOptions, family_for
 from colonnade.kinds.glm.planning import INTERCEPT
 from colonnade.kinds.glm.preflight import Guarantees
 from colonnade.kinds.glm.programs import ExchangeOutcome
@@ -34,6 +34,7 @@ from colonnade.models.estimates import ErrorBars
 from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel, LinearWeights
 from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
 from colonnade.models.onnx_export import OnnxGraph, add_means
+from colonnade.models.parameters import one_of
 from colonnade.models.pictures import noise_picture
 from colonnade.models.serialization import (
     read_array,
@@ -514,5 +515,10 @@ class FittedGLM(
 
 
 def _family(name: str, options: Mapping[str, Any] | None, design: LabelDesign) -> Family:
-    glm_plan.one_of("family", name, NAMES)
-    return family_for(name, design.declared, **glm_plan.family_options(options))
+    if not isinstance(options, Mapping | None):
+        raise StudyError(
+            f'family_options must be a mapping such as {{"reach": 3.0}}, not {type(options).__name__} [ST135]'
+        )
+    for option in options or ():
+        one_of("a name in family_options", option, FamilyOptions.__dataclass_fields__)
+    return family_for(name, design.declared, **(options or {}))

@@ -13,8 +13,8 @@ from colonnade.errors import DataError, StudyError
 from colonnade.kinds.glm import fitted as glm_kept, planning as glm_plan, preflight, programs as exchange
 from colonnade.kinds.glm.fitted import CLASSES, AllKeptWeights, FittedGLM
 from colonnade.kinds.glm.kept_scores import KeptScores
-from colonnade.kinds.glm.losses import labels_for
-from colonnade.kinds.glm.planning import FamilyOptions, GLMChoices, GLMSetting
+from colonnade.kinds.glm.losses import FamilyOptions, labels_for
+from colonnade.kinds.glm.planning import GLMChoices, GLMSetting
 from colonnade.kinds.glm.preflight import Guarantees, protection
 from colonnade.kinds.glm.programs import ExchangeOutcome
 from colonnade.kinds.glm.task import Exchange

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from colonnade.kinds.glm.planning import multiplier, suggest
+from colonnade.kinds.glm.planning import GLMSetting, suggest
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
 from colonnade.models.planner import PlanDetails
 from colonnade.models.sample_size import ENOUGH_OF_A_PART, SampleSizeForecast, two_digits
@@ -264,17 +264,8 @@ def outlook(task: Exchange) -> SampleSizeForecast:
 
 def _agreement(task: Exchange, rows: int | None = None) -> dict[str, float]:
     """What is expected of the others' scores, with as many people as the study says, or with others."""
-    found = suggest(
-        task.blocks,
-        task.active,
-        task.family,
-        rows or task.rows,
-        multiplier(task),
-        intercept=task.intercept,
-        epochs=task.epochs,
-        message_clip=task.message_clip,
-    )
-    return found.agreement
+    setting = GLMSetting(task.blocks, task.active, task.family, task.trust, rows or task.rows)
+    return suggest(setting, task.multiplier, epochs=task.epochs, message_clip=task.message_clip).agreement
 
 
 def _row(side: Mapping[str, Any], active: str) -> tuple[str, ...]:
