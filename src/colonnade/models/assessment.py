@@ -121,13 +121,7 @@ def assess_chances(truth: ArrayLike, probability: ArrayLike, weights: ArrayLike 
     _check(known, chance, each)
     known = known.astype(np.bool_)
     roc, auc, lacking = _ranking(known, chance, each)
-    intercept = slope = None
-    if lacking is None:
-        line = _recalibrated(known, chance, each)
-        if isinstance(line, str):
-            lacking = line
-        else:
-            intercept, slope = line
+    intercept, slope, lacking = (None, None, lacking) if lacking else _recalibrated(known, chance, each)
     return Assessment(
         count=len(known),
         prevalence=_mean(known, each),
@@ -146,18 +140,28 @@ def assess_chances(truth: ArrayLike, probability: ArrayLike, weights: ArrayLike 
 
 
 def _check(truth: NDArray[Any], chance: Vector, weights: Vector) -> None:
-    if chance.ndim != 1 or not truth.shape == chance.shape == weights.shape:
-        raise DataError(f"labels of shape {truth.shape} and probabilities of shape {chance.shape} are no pairs [DA051]")
-    if not len(chance):
-        raise DataError("there are no people to assess the probabilities by [DA052]")
-    if truth.dtype.kind not in "biuf" or not np.isin(truth, (0, 1)).all():
-        raise DataError(
-            "the truth is True or False for each person; compare the labels with the class that is meant [DA053]"
-        )
-    if not (np.isfinite(chance).all() and chance.min() >= 0 and chance.max() <= 1):
-        raise DataError("probabilities lie between 0 and 1, and some of these do not [DA054]")
-    if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
-        raise DataError("weights are numbers that are not negative, and not all zero [DA055]")
+    refused = (
+        (
+            chance.ndim != 1 or not truth.shape == chance.shape == weights.shape,
+            f"labels of shape {truth.shape} and probabilities of shape {chance.shape} are no pairs [DA051]",
+        ),
+        (not len(chance), "there are no people to assess the probabilities by [DA052]"),
+        (
+            truth.dtype.kind not in "biuf" or not np.isin(truth, (0, 1)).all(),
+            "the truth is True or False for each person; compare the labels with the class that is meant [DA053]",
+        ),
+        (
+            not ((chance >= 0) & (chance <= 1)).all(),
+            "probabilities lie between 0 and 1, and some of these do not [DA054]",
+        ),
+        (
+            not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0),
+            "weights are numbers that are not negative, and not all zero [DA055]",
+        ),
+    )
+    for wrong, why in refused:
+        if wrong:
+            raise DataError(why)
 
 
 def _ranking(
@@ -174,7 +178,9 @@ def _ranking(
     return tuple(zip(across[kept].tolist(), up[kept].tolist(), strict=True)), area, None
 
 
-def _recalibrated(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> tuple[float, float] | str:
+def _recalibrated(
+    truth: NDArray[np.bool_], chance: Vector, weights: Vector
+) -> tuple[float | None, float | None, str | None]:
     """Intercept and slope of the logistic regression of the truth on log-odds, or why there are none."""
     counted = weights > 0
     truth, weights = truth[counted], weights[counted] / weights.sum()
@@ -183,9 +189,9 @@ def _recalibrated(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> 
     middle = float(weights @ odds)
     spread = float(np.sqrt(weights @ (odds - middle) ** 2))
     if not spread > 1e-9:
-        return "all probabilities are the same, so they have no slope"
+        return None, None, "all probabilities are the same, so they have no slope"
     if odds[truth].min() >= odds[~truth].max() or odds[truth].max() <= odds[~truth].min():
-        return "the probabilities separate all labels, so no slope is large enough"
+        return None, None, "the probabilities separate all labels, so no slope is large enough"
     design = np.column_stack([np.ones_like(odds), (odds - middle) / spread])
     found, loss = np.zeros(2), np.log(2.0)
     for _ in range(_MOST_STEPS):
@@ -199,7 +205,7 @@ def _recalibrated(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> 
         if np.abs(step).max() < 1e-10:
             break
     slope = float(found[1] / spread)
-    return float(found[0] - slope * middle), slope
+    return float(found[0] - slope * middle), slope, None
 
 
 def _loss(scores: Vector, truth: NDArray[np.bool_], weights: Vector) -> float:

@@ -184,22 +184,26 @@ class Roster:
         noise_missing: int | None = None,
     ) -> Roster:
         """A roster; if no committee is given, it is the first seven owners, or two owners and the coordinator."""
-        if security not in (None, *SECURITIES):
-            raise StudyError(
-                f"security is {' or '.join(map(repr, SECURITIES))}, not {shorten(repr(security), 40)} [ST078]"
-            )
-        if inputs not in (None, *INPUTS):
-            raise StudyError(
-                f"inputs is one of {', '.join(map(repr, INPUTS))}, not {shorten(repr(inputs), 40)} [ST079]"
-            )
-        if inputs in ("covert", "proven") and security == "semi-honest":
-            raise StudyError(
-                f'inputs = "{inputs}" means that owners prove their bounds to seats that check: it needs '
-                'security = "active" [ST080]'
-            )
         owners = tuple(schemas)
-        if len(owners) < 2:
-            raise StudyError("a study needs at least two parties: one alone has nothing to compute together [ST081]")
+        refused = (
+            (
+                security not in (None, *SECURITIES),
+                f"security is {' or '.join(map(repr, SECURITIES))}, not {shorten(repr(security), 40)} [ST078]",
+            ),
+            (
+                inputs not in (None, *INPUTS),
+                f"inputs is one of {', '.join(map(repr, INPUTS))}, not {shorten(repr(inputs), 40)} [ST079]",
+            ),
+            (
+                inputs in ("covert", "proven") and security == "semi-honest",
+                f'inputs = "{inputs}" means that owners prove their bounds to seats that check: it needs '
+                'security = "active" [ST080]',
+            ),
+            (len(owners) < 2, "a study needs at least two parties: one alone has nothing to compute together [ST081]"),
+        )
+        for wrong, why in refused:
+            if wrong:
+                raise StudyError(why)
         seats = tuple(committee) or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
         most = max(1, (len(seats) - 1) // 2)
         trust = Trust(owners, seats, most if threshold is None else threshold, noise_missing=noise_missing)

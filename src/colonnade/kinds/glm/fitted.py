@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
@@ -31,7 +30,7 @@ from colonnade.models.assessment import Assessment
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.design import LabelDesign
 from colonnade.models.estimates import ErrorBars
-from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel, LinearWeights
+from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel
 from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
 from colonnade.models.onnx_export import OnnxGraph, add_means
 from colonnade.models.parameters import one_of
@@ -45,32 +44,9 @@ from colonnade.models.serialization import (
     read_text,
     read_texts,
 )
-from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.centring import ColumnCentring
 
 KEPT_FORMAT = "colonnade kept weights 1"
-
-
-@dataclass(frozen=True)
-class AllKeptWeights:
-    """The weights of all parties, where all of them run in one process."""
-
-    kept: Mapping[str, KeptWeights]
-    released: Mapping[str, KeptWeights] | None
-    fit: str = ""
-    in_sample: None = None
-    """Nobody holds the label of another party, so there is nothing to look at here."""
-
-    @property
-    def held(self) -> Mapping[str, KeptWeights]:
-        """The weights that this process has."""
-        return self.kept
-
-    @classmethod
-    def of(cls, outcomes: Mapping[str, ExchangeOutcome], task: Exchange) -> AllKeptWeights:
-        """Collect them from what the program of each participant returned."""
-        kept = {name: weights for name in task.owners if (weights := outcomes[name].kept) is not None}
-        return cls(kept, outcomes[COORDINATOR].released, outcomes[COORDINATOR].fit)
 
 
 def unit_of(family: Family, design: LabelDesign) -> tuple[float, float]:
@@ -208,32 +184,11 @@ def _region(family: Family) -> tuple[float, float]:
     return family.centre - family.reach, family.centre + family.reach
 
 
-def margins(weights: LinearWeights, classes: NDArray[Any]) -> Any:
-    """A fitted ``LinearSVC`` of scikit-learn with these weights."""
-    # Imported here because importing scikit-learn is slow.
-    from sklearn.svm import LinearSVC
-
-    made = weights.copy_into(LinearSVC())
-    made.classes_ = classes
-    return made
-
-
-def positive_mean(weights: LinearWeights, family: str) -> Any:
-    """A fitted ``PoissonRegressor`` or ``GammaRegressor``; predictions are not cut off at the label's bounds."""
-    from sklearn.linear_model import GammaRegressor, PoissonRegressor
-
-    made = weights.copy_into_regressor(PoissonRegressor() if family == "poisson" else GammaRegressor())
-    made._base_loss = made._get_loss()  # what fit would have chosen: predict takes the inverse link from it
-    return made
-
-
 CLASSES = ("logistic", "svm")
 Vector = NDArray[np.float64]
 
 
-class FittedGLM(
-    ClassifierMixin[Exchange, ExchangeOutcome | AllKeptWeights], LinearModel[Exchange, ExchangeOutcome | AllKeptWeights]
-):
+class FittedGLM(ClassifierMixin[Exchange, ExchangeOutcome], LinearModel[Exchange, ExchangeOutcome]):
     """A fitted generalised linear model: its weights, predictions and promises."""
 
     keeps = "weights"
@@ -395,11 +350,6 @@ class FittedGLM(
             raise StudyError("a threshold is for classes, and this model predicts numbers [ST110]")
         return self.family_.mean(self.own_scores(scores))
 
-    def decision_function(self, X: People, **given: Unpack[ReadingOptions]) -> Vector:
-        """The linear predictor of each person."""
-        found: Vector = self.scores(X, **given)[:, 0]
-        return found
-
     def chances(self, scores: Matrix) -> Matrix:
         """The chance of each of the two classes."""
         self._check_fitted()
@@ -417,14 +367,6 @@ class FittedGLM(
         if (family := self.family_.name) in CLASSES:
             return glm_metrics.accuracy(true, predicted)
         return glm_metrics.explained(family, true.astype(np.float64), predicted.astype(np.float64))
-
-    def true_of(self, X: People) -> NDArray[Any]:
-        """The labels of people, where X has a table with the label column: classes, or numbers in their unit."""
-        encoded, declared = self.label_of(X), self.design_.declared
-        if declared.quantity:
-            return declared.quantity.decode_values(encoded[:, 0])
-        found: NDArray[Any] = self.classes_[encoded[:, -1].astype(np.intp)]
-        return found
 
     @property
     def _estimator_type(self) -> str:
@@ -464,9 +406,9 @@ class FittedGLM(
         family = self.family_.name
         if family in ("logistic", "linear"):
             return super().to_sklearn()
-        if family == "svm":
-            return margins(self.weights, self.classes_)
-        return positive_mean(self.weights, family)
+        from colonnade.models.sklearn_export import sklearn_margins, sklearn_means
+
+        return sklearn_margins(self, self.classes_) if family == "svm" else sklearn_means(self, family)
 
     def scored_in_graph(self, graph: OnnxGraph, scores: str) -> None:
         """Give out, in an ONNX graph, what linear predictors predict."""

@@ -103,35 +103,42 @@ class Exchange(MessageTask, JointRows):
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(side.owner for side in self.sides) != self.owners:
             raise ValueError("every owner has one side, in order, and one of them is active [VA133]")
-        if self.method == "alternating" and self.batches != 1:
-            raise StudyError("fits that take turns use all rows at once; batches are for method = gradient [ST448]")
-        if not 1 <= self.batches <= self.rows:
-            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches [ST449]")
-        most = _MOST_FITS if self.method == "alternating" else _MOST_STEPS
-        if not 1 <= self.epochs * self.batches <= most:
-            raise StudyError(
-                f"{self.epochs} epochs of {self.batches} batches are {self.epochs * self.batches:,} exchanges, and at "
-                f"most {most:,} are possible: lower epochs [ST450]"
-            )
-        if self.method == "gradient":
-            self._check_rate()
-
-    def _check_rate(self) -> None:
-        """F6: the active party's steps must not overshoot, and penalties must not turn weights around."""
-        if self.epochs * self.batches < 2:
-            raise StudyError("gradient descent needs at least two steps: raise epochs or lower batch [ST451]")
-        side, norm = self.side(self.active), self.row_norm(self.active)
-        limit = 2 / (self.family.curvature * norm**2 + side.ridge)
-        if self.learning_rate > limit:
-            raise StudyError(
+        steps, descends = self.epochs * self.batches, self.method == "gradient"
+        most = _MOST_STEPS if descends else _MOST_FITS
+        # F6: the active party's steps must not overshoot, and penalties must not turn weights around.
+        limit = 2 / (self.family.curvature * self.row_norm(self.active) ** 2 + self.side(self.active).ridge)
+        turned = [side.owner for side in self.sides if self.learning_rate * side.ridge > 1]
+        refused = (
+            (
+                not descends and self.batches != 1,
+                "fits that take turns use all rows at once; batches are for method = gradient [ST448]",
+            ),
+            (
+                not 1 <= self.batches <= self.rows,
+                f"{self.rows} rows cannot be split into {self.batches} batches [ST449]",
+            ),
+            (
+                not 1 <= steps <= most,
+                f"{self.epochs} epochs of {self.batches} batches are {steps:,} exchanges, and at most {most:,} are "
+                "possible: lower epochs [ST450]",
+            ),
+            (
+                descends and steps < 2,
+                "gradient descent needs at least two steps: raise epochs or lower batch [ST451]",
+            ),
+            (
+                descends and self.learning_rate > limit,
                 f"learning_rate is {self.learning_rate:g} and must be at most {limit:.4g} = 2 / (curvature x squared "
-                f"row norm of {self.active} + strength of an L2 penalty): beyond it steps overshoot [ST452]"
-            )
-        for other in self.sides:
-            if self.learning_rate * other.ridge > 1:
-                raise StudyError(
-                    f"learning_rate x strength must be at most 1, and is more at {other.owner}: lower either [ST453]"
-                )
+                f"row norm of {self.active} + strength of an L2 penalty): beyond it steps overshoot [ST452]",
+            ),
+            (
+                descends and bool(turned),
+                f"learning_rate x strength must be at most 1, and is more at {', '.join(turned)}: lower either [ST453]",
+            ),
+        )
+        for wrong, why in refused:
+            if wrong:
+                raise StudyError(why)
 
     # --- bounds
 
