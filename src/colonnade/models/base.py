@@ -248,12 +248,10 @@ class Estimator(Planner[RunTask], Generic[RunTask, Result]):
         self.check_request(people.roster, task)
         programs = (lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
         results = people.run(task, *programs, self.kind)
-        return self.conclude(people.roster, task, self.outcome(results, task))._with_what_is_unspent(task)
-
-    def _with_what_is_unspent(self, task: RunTask) -> Self:
-        """Let the statement say where a budget allows more than can be certified."""
-        allowed = self.get_params().get("epsilon")
-        budgets = () if allowed is None else parse_budgets(allowed, self.get_params()["delta"])
+        self.conclude(people.roster, task, self.outcome(results, task))
+        # The statement says where a budget allows more than can be certified.
+        allowed = self.parameters_.get("epsilon")
+        budgets = () if allowed is None else parse_budgets(allowed, self.parameters_["delta"])
         if budgets and (said := describe_unspent(task.events, task.trust, budgets)):
             self.privacy_ = replace(self.privacy_, assumptions=(*self.privacy_.assumptions, said))
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeGuard
 
 from colonnade.errors import PrivacyError, StudyError
@@ -39,24 +40,14 @@ class ParameterLimit(NamedTuple):
     value: float
 
 
-def at_least(value: float) -> ParameterLimit:
-    """The value is this, or more."""
-    return ParameterLimit("Ge", value)
-
-
-def above(value: float) -> ParameterLimit:
-    """The value is more than this."""
-    return ParameterLimit("Gt", value)
-
-
-def at_most(value: float) -> ParameterLimit:
-    """The value is this, or less."""
-    return ParameterLimit("Le", value)
-
-
-def not_shorter_than(length: int) -> ParameterLimit:
-    """The value has so many characters, or members, or more."""
-    return ParameterLimit("MinLen", length)
+at_least = partial(ParameterLimit, "Ge")
+"""The value is this, or more."""
+above = partial(ParameterLimit, "Gt")
+"""The value is more than this."""
+at_most = partial(ParameterLimit, "Le")
+"""The value is this, or less."""
+not_shorter_than = partial(ParameterLimit, "MinLen")
+"""The value has so many characters, or members, or more."""
 
 
 class ParameterMark:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
 
@@ -38,16 +38,6 @@ class PlanDetails:
     """Lines for a person, below the costs."""
     section: tuple[str, ...] = ()
     """Lines of a separate section, which a party reads before it approves the study."""
-
-
-class ExtraPromises(Protocol):
-    """Promises in addition to those of a privacy statement."""
-
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Plain values for JSON."""
-
-    def besides(self, statement: Statement) -> object:
-        """The promises that the statement does not make; ``str`` of them is a table."""
 
 
 class Planner(ABC, Generic[AnyTask]):
@@ -140,8 +130,11 @@ class Planner(ABC, Generic[AnyTask]):
         """Whether so many people are enough, from public numbers alone; ``None`` where there is no such figure."""
         return None
 
-    def promises(self, statement: Statement) -> ExtraPromises | None:
-        """Promises that the statement's table of observers does not make; ``None`` where there are none."""
+    def promises(self, statement: Statement) -> Any:
+        """Promises that the statement's table of observers does not make; ``None`` where there are none.
+
+        ``to_dict`` gives them as plain values, and ``besides`` those that a statement lacks; ``str`` is a table.
+        """
         return None
 
     @classmethod

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +44,16 @@ def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
     writing.write_files({path: content}, private=private)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
     """Write a file as a whole or not at all. Raises a StorageError that names it."""
     try:
-        replace_file(path, content)
+        replace_file(path, content, private=private)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror} [SO020]") from None
 
 
-def replace_private(path: Path, content: bytes) -> None:
-    """Write a private file as a whole or not at all; other users can never read it. Raises a StorageError."""
-    try:
-        replace_file(path, content, private=True)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror} [SO021]") from None
+replace_private = partial(write_whole, private=True)
+"""The same for a private file, which other users can never read."""
 
 
 def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
@@ -165,10 +162,11 @@ def read_texts(values: Any) -> list[str]:
 
 def read_number(value: Any) -> float:
     """A finite number."""
-    found = float(_numeric(value))
-    if not math.isfinite(found):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("a number is expected [VA049]")
+    if not math.isfinite(float(value)):
         raise ValueError("a finite number is expected [VA043]")
-    return found
+    return float(value)
 
 
 def read_size(value: Any) -> float:
@@ -211,9 +209,3 @@ def read_facts(values: Any) -> dict[str, Any]:
         raise TypeError("plain values by name are expected [VA048]")
     json.dumps(values, allow_nan=False)
     return values
-
-
-def _numeric(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("a number is expected [VA049]")
-    return value

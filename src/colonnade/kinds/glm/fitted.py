@@ -167,23 +167,6 @@ HOW_TO_SCORE = {
 }
 
 
-def how_to_score(family: Family) -> str:
-    """In words, how predictions follow from released weights; logarithms of means stay within a region."""
-    low, high = _region(family)
-    return f"{SCORE}; {HOW_TO_SCORE[family.name].format(low=low, high=high)}. {ENCODED}"
-
-
-def describe_family(family: Family) -> dict[str, Any]:
-    """The loss as plain values: its slopes are divided by ``scale``, and ``region`` is where a predictor counts."""
-    names = ("slope_bound", "reach", "low", "high", "centre", "scale")
-    region = list(_region(family)) if family.name in ("poisson", "gamma") else None
-    return {"name": family.name, "region": region} | {name: getattr(family, name) for name in names}
-
-
-def _region(family: Family) -> tuple[float, float]:
-    return family.centre - family.reach, family.centre + family.reach
-
-
 CLASSES = ("logistic", "svm")
 Vector = NDArray[np.float64]
 
@@ -331,14 +314,9 @@ class FittedGLM(ClassifierMixin[Exchange, ExchangeOutcome], LinearModel[Exchange
             raise AttributeError("classes_")
         return super().classes_
 
-    @property
-    def own_unit(self) -> tuple[float, float]:
-        """In linear predictors, the unit of the family's own scores and where they are zero."""
-        return unit_of(self.family_, self.design_)
-
     def own_scores(self, scores: Matrix) -> Vector:
         """The family's own scores of linear predictors of shape (rows, 1)."""
-        unit, zero = self.own_unit
+        unit, zero = unit_of(self.family_, self.design_)
         found: Vector = (np.asarray(scores, dtype=np.float64)[:, 0] - zero) / unit
         return found
 
@@ -390,11 +368,21 @@ class FittedGLM(ClassifierMixin[Exchange, ExchangeOutcome], LinearModel[Exchange
     @property
     def how_to_score(self) -> str:
         """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
-        return how_to_score(self.family_)
+        (low, high), way = self._region, HOW_TO_SCORE[self.family_.name]
+        return f"{SCORE}; {way.format(low=low, high=high)}. {ENCODED}"
+
+    @property
+    def _region(self) -> tuple[float, float]:
+        """Where logarithms of means stay."""
+        return self.family_.centre - self.family_.reach, self.family_.centre + self.family_.reach
 
     def to_json(self) -> dict[str, Any]:
         """Everything somebody needs to use a released model without this library, as plain values."""
-        return super().to_json() | {"family": describe_family(self.family_)}
+        family = self.family_  # its slopes are divided by ``scale``, and ``region`` is where a predictor counts
+        names = ("slope_bound", "reach", "low", "high", "centre", "scale")
+        region = list(self._region) if family.name in ("poisson", "gamma") else None
+        described = {"name": family.name, "region": region} | {name: getattr(family, name) for name in names}
+        return super().to_json() | {"family": described}
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator of the released weights; predictions are not cut off at the label's bounds.
@@ -412,11 +400,12 @@ class FittedGLM(ClassifierMixin[Exchange, ExchangeOutcome], LinearModel[Exchange
 
     def scored_in_graph(self, graph: OnnxGraph, scores: str) -> None:
         """Give out, in an ONNX graph, what linear predictors predict."""
+        unit, zero = unit_of(self.family_, self.design_)
+        own = graph.of("Div", graph.of("Sub", scores, zero), unit)
         if self.family_.name == "logistic":
-            unit, zero = self.own_unit
-            super().scored_in_graph(graph, graph.of("Div", graph.of("Sub", scores, zero), unit))
+            super().scored_in_graph(graph, own)
         else:
-            add_means(graph, scores, self.family_, self.own_unit)
+            add_means(graph, own, self.family_)
 
     def learned_values(self) -> dict[str, Any]:
         """What everybody may know, as plain values; kept weights are never included."""

@@ -88,17 +88,14 @@ def _guarantees(statement: Statement) -> Guarantees:
     rows.append(_proven(statement, "all messages", EAVESDROPPER, "one whole person", statement.events))
     for row in statement.rows:
         if row.observer == Observer.analyst():
-            what = _published_things(statement) if row.theorem else NOTHING
+            released = any(event.name.startswith("weights of ") for event in statement.events)
+            all_told = "all messages and released weights" if released else "all messages"
+            what = all_told if row.theorem else NOTHING
         else:
             what = "all that it receives"
         status = NO_GUARANTEE if math.isinf(row.epsilon) else row.status
         rows.append(Guarantee(what, row.who, row.adjacency.value, row.epsilon, row.delta, row.theorem, status))
     return Guarantees(rows)
-
-
-def _published_things(statement: Statement) -> str:
-    released = any(event.name.startswith("weights of ") for event in statement.events)
-    return "all messages and released weights" if released else "all messages"
 
 
 def _of_party(statement: Statement, owner: str) -> Iterator[Guarantee]:
@@ -128,12 +125,8 @@ def _about(statement: Statement, owner: str) -> list[Event]:
 
 def _published(events: Sequence[Event], statement: Statement) -> float:
     """The epsilon of an observer who sees all these events and holds no columns and no noise."""
-    seen = views([_open_to_all(event) for event in events], Observer.coordinator(), statement.trust)
-    return epsilon(seen, statement.delta).epsilon
-
-
-def _open_to_all(event: Event) -> Event:
-    return replace(event, audience=()) if isinstance(event, SquaredRelease) else event
+    told = [replace(event, audience=()) if isinstance(event, SquaredRelease) else event for event in events]
+    return epsilon(views(told, Observer.coordinator(), statement.trust), statement.delta).epsilon
 
 
 def _cells(row: Guarantee) -> tuple[str, ...]:

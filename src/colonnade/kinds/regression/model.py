@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, Unpack, cast
@@ -117,6 +117,7 @@ PURE = 1e-30  # too small to help any accountant, and far above the distance of 
 Ridge = Literal["auto"] | Annotated[float, at_least(0), FINITE]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Regression(LinearModel[Task, Published]):
     """A regression of one party's column on all other columns of all parties.
 
@@ -124,14 +125,15 @@ class Regression(LinearModel[Task, Published]):
     ``feature_names_in_``, the encoded columns; with ``intercept_`` it gives the scores.
     """
 
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    label: Label = None
     method: str
-    epsilon: float | Mapping[str, float] | None
-    delta: float
-    noise: str
-    ridge: float | str
-    epsilon_by_party: Mapping[str, float] | None
-    intercept: bool
-    rows_at_most: int
+    noise: NormalLawName = DEFAULT_LAW
+    ridge: Ridge = "auto"
+    epsilon_by_party: EpsilonByParty = None
+    intercept: bool = True
+    rows_at_most: RowsAtMost = 2**24
 
     saved: ClassVar = {
         "feature_names_in": read_texts,
@@ -145,10 +147,10 @@ class Regression(LinearModel[Task, Published]):
         "protection": read_epsilons,
     }
     saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**LinearModel.saved_if_known, "parts": read_laws}
-    noise_std_: float
-    count_: float | None = None
-    clipped_: int | None = None
-    parts_: dict[str, PartLaw] | None = None
+    noise_std_: float = field(init=False)
+    count_: float | None = field(default=None, init=False)
+    clipped_: int | None = field(default=None, init=False)
+    parts_: dict[str, PartLaw] | None = field(default=None, init=False)
     """How each party's part of a score is spread; not in models of gradients or several classes."""
 
     # --- the joint computation
@@ -283,10 +285,23 @@ class Regression(LinearModel[Task, Published]):
             design.columns,
         )
 
-    def remember(self, found: FittedWeights, published: NoisyMoments, reading: MomentReading) -> None:
-        """Store how the weights were computed: rows, ridge, clipped eigenvalues; and the parts of scores."""
+    def set_weights(
+        self,
+        published: NoisyMoments,
+        reading: MomentReading,
+        found: FittedWeights,
+        weights: tuple[Matrix, Matrix],
+        drawn: tuple[Matrix, Matrix],
+    ) -> None:
+        """Set weights and intercept, what noise may have done to them, and how they were computed.
+
+        ``weights`` are both as scores take them, and ``drawn`` such ones that may be those without noise.
+        """
+        self.feature_names_in_ = list(reading.features)
+        self.coef_, self.intercept_ = weights
         self.parts_ = part_laws(published, reading, self.coef_, tuple(self.schemas_))
         self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
+        self.set_error_bars(*map(error_bars.error_bars_of, weights, drawn))
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
@@ -365,16 +380,8 @@ class LinearRegression(Regression):
     _estimator_type = "regressor"
     tasks = (Moments,)
 
-    epsilon: float | Mapping[str, float] | None = None
-    delta: float = 1e-5
-    label: Label = None
     method: Literal["one-shot", "functional"] = "one-shot"
-    noise: NormalLawName = DEFAULT_LAW
-    ridge: Ridge = "auto"
-    epsilon_by_party: EpsilonByParty = None
-    intercept: bool = True
     gamma: Annotated[int, at_least(2)] = 4096
-    rows_at_most: RowsAtMost = 2**24
 
     def plan(self, roster: Roster) -> Moments:
         """One release of second moments with the least noise that meets the budgets."""
@@ -396,16 +403,12 @@ class LinearRegression(Regression):
         reading, unit, zero = self.reading(published.task), *self._unit()
         through = None if self.intercept else -zero / unit
         found = least_squares.fit_weights(published, reading, self.ridge, through)
-        self.feature_names_in_ = list(reading.features)
-        self.coef_ = unit * found.weights
-        self.intercept_ = zero + unit * found.offsets if self.intercept else np.zeros(1)
-        self.remember(found, published, reading)
         draws = error_bars.sample_weights(published, reading, self.ridge, through)
-        offsets = zero + unit * draws.offsets if self.intercept else np.zeros_like(draws.offsets)
-        self.set_error_bars(
-            error_bars.error_bars_of(self.coef_, unit * draws.weights),
-            error_bars.error_bars_of(self.intercept_, offsets),
-        )
+        both = [
+            zero + unit * each if self.intercept else np.zeros_like(each) for each in (found.offsets, draws.offsets)
+        ]
+        weights, drawn = (unit * found.weights, both[0]), (unit * draws.weights, both[1])
+        self.set_weights(published, reading, found, weights, drawn)
 
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The label in its unit."""
@@ -474,23 +477,15 @@ class LogisticRegression(ClassifierMixin[Task, Published], Regression):
     many_classes = True
     saved_if_known: ClassVar = {**Regression.saved_if_known, "shares": read_array}
 
-    epsilon: float | Mapping[str, float] | None = None
-    delta: float = 1e-5
-    label: Label = None
     method: Literal["auto", "one-shot", "functional", "sqm"] = "auto"
     rows: Count | None = None
-    noise: NormalLawName = DEFAULT_LAW
-    ridge: Ridge = "auto"
-    epsilon_by_party: EpsilonByParty = None
     expansion: Literal[1, 3] = 1
     sampling: Literal["poisson", "disjoint"] = "poisson"
     rate: Annotated[float, above(0), at_most(1)] = 0.01
     epochs: Count = 10
     weight_bound: Positive | None = None
     learning_rate: Positive = 2.0
-    intercept: bool = True
     gamma: Annotated[int, at_least(2)] | None = None
-    rows_at_most: RowsAtMost = 2**24
     threshold: Threshold = 0.5
 
     # --- planning
@@ -625,16 +620,10 @@ class LogisticRegression(ClassifierMixin[Task, Published], Regression):
             known = zip(found.label_means, found.solution.spreads, found.solution.agreements, strict=True)
             slope = math.fsum(least_squares.steepness(0.5, *map(float, each)) for each in known) / len(found.weights)
         self.shares_ = shares_of(found.label_means) if self.intercept else None
-        self.feature_names_in_ = list(reading.features)
-        self.coef_ = slope * found.weights
-        self.intercept_ = slope * (found.offsets - 0.5)
-        self.remember(found, result, reading)
         draws = error_bars.sample_weights(result, reading, self.ridge, through)
         slopes = error_bars.slopes(draws, found.label_means) if self.intercept else np.full(len(draws.weights), slope)
-        self.set_error_bars(
-            error_bars.error_bars_of(self.coef_, slopes[:, None, None] * draws.weights),
-            error_bars.error_bars_of(self.intercept_, slopes[:, None] * (draws.offsets - 0.5)),
-        )
+        drawn = slopes[:, None, None] * draws.weights, slopes[:, None] * (draws.offsets - 0.5)
+        self.set_weights(result, reading, found, (slope * found.weights, slope * (found.offsets - 0.5)), drawn)
 
     def _from_gradients(self, result: LearnedWeights) -> None:
         design = self.design_
