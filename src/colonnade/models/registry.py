@@ -174,14 +174,16 @@ def load(kind: str) -> type[Planner]:
     if not (isinstance(model, type) and issubclass(model, Planner)):
         raise StudyError(f"{where}: it is no model, which derives from Planner or Estimator [ST140]")
     refused = {
-        f"it calls itself {model.kind!r} [ST141]": model.kind != kind,
-        f"it lacks {', '.join(model.lacking())} [ST142]": bool(model.lacking()),
-        "it can be run, so its row must name a section of the report [ST143]": not (row.section or model.why_not_run),
-        "it does not say which tasks it plans (tasks) [ST144]": not model.tasks,
+        f"{where}: it calls itself {model.kind!r} [ST141]": model.kind != kind,
+        f"{where}: it lacks {', '.join(model.lacking())} [ST142]": bool(model.lacking()),
+        f"{where}: it can be run, so its row must name a section of the report [ST143]": not (
+            row.section or model.why_not_run
+        ),
+        f"{where}: it does not say which tasks it plans (tasks) [ST144]": not model.tasks,
     }
     for why, wrong in refused.items():
         if wrong:
-            raise StudyError(f"{where}: {why}")
+            raise StudyError(why)
     for task in model.tasks:
         check_complete(task, where)
     return model
