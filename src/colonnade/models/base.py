@@ -60,8 +60,6 @@ class Estimator(Planner[RunTask], Generic[RunTask, Result]):
     feature_names_in_: list[str]
     many_classes: ClassVar[bool] = False
     """Whether a label of more than two classes can be learned."""
-    _estimator_type: str | None = None
-    """The kind of estimator; scikit-learn reads it here before version 1.6, and from the tags since then."""
 
     parameters_: dict[str, Any]
     privacy_: Statement
@@ -107,6 +105,11 @@ class Estimator(Planner[RunTask], Generic[RunTask, Result]):
     def n_features_in_(self) -> int:
         """How many encoded columns the model was fitted with."""
         return len(self.feature_names_in_)
+
+    @property
+    def _estimator_type(self) -> str | None:
+        """The kind of estimator; scikit-learn reads it here before version 1.6, and from the tags since then."""
+        return None
 
     def _more_tags(self) -> dict[str, Any]:
         """Tags for scikit-learn before 1.6."""

@@ -398,18 +398,21 @@ def family_for(name: str, column: Column, **given: Any) -> Family:
     """The family of that name for a label's column; everything in it follows from the public schema and the options."""
     one_of("family", name, NAMES)
     _refuse_unfit(name, column)
-    (maker, *allowed), chosen = _MAKERS[name], {}
+    maker, *allowed = _MAKERS[name]
+    chosen: dict[str, Any] = {}
     for option, value in given.items():
         if value is not None and option not in allowed:
             raise StudyError(f'the {name} family has no option "{option}"; it has {" and ".join(allowed)} [ST461]')
         if value is not None:
             chosen[option] = _checked(value) if option == "region" else check_positive(option, value)
-    return maker(column.quantity, FamilyOptions(**chosen))
+    made: Family = maker(column.quantity, FamilyOptions(**chosen))
+    return made
 
 
 def _refuse_unfit(name: str, column: Column) -> None:
     """Raise an error if a label of this column does not suit the family."""
     number = column.quantity
+    refused: tuple[tuple[bool, str], ...]
     if name in ("logistic", "svm"):
         classes = 2 if number else len(column.classes)
         refused = (

@@ -162,7 +162,8 @@ class GLM(FittedGLM):
     def outcome(self, outcomes: Mapping[str, Any], task: Exchange) -> ExchangeOutcome:
         """The weights of all parties, where all of them run in one process."""
         fits = {name: outcomes[name].fits[name] for name in task.owners}
-        return replace(outcomes[COORDINATOR], fits=fits)
+        whole: ExchangeOutcome = replace(outcomes[COORDINATOR], fits=fits)
+        return whole
 
     def owner(self, me: Owner, table: Table, task: Exchange) -> ExchangeOutcome:
         """An owner's program; a label that does not fit the family is refused before anything is sent."""

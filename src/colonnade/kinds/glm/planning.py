@@ -92,7 +92,8 @@ def suggest(
     pull = 2 * family.slope_bound * norm / rows
     own_ridge = round_digits(_OWN_PART * family.curvature * rows * pull**2 / (4 * own**2))
     published = multiplier if release else 0.0
-    least, best = math.inf, None
+    least = math.inf
+    best: tuple[int, float, list[tuple[float, float, ExchangeSide]]] | None = None
     for count in _EPOCHS if epochs is None else (epochs,):
         slope_noise = multiplier * own * math.sqrt(1 + 1 / _OWN_PART) * math.sqrt(count)
         received = math.hypot(slope_noise, family.typical_spread)
@@ -197,7 +198,8 @@ class DescentSetting:
 
 def suggest_descent(run: DescentSetting, epochs: int | None) -> tuple[int, dict[str, float]]:
     """Epochs, and a ball for each party's weights, of least expected error."""
-    least, best = math.inf, None
+    least = math.inf
+    best: tuple[int, dict[str, float]] | None = None
     for count in _DESCENTS if epochs is None else (epochs,):
         found = {}
         for block in run.public.passives:

@@ -257,10 +257,11 @@ class Regression(LinearModel[Task, Published]):
 
     def normal_law(self) -> NormalLawName:
         """The noise of every method but ``"functional"``."""
+        asked: str = self.noise
         for law in NORMAL_LAWS:
-            if law == self.noise:
+            if law == asked:
                 return law
-        hint = '; Laplace noise is method="functional"' if self.noise == FUNCTIONAL else ""
+        hint = '; Laplace noise is method="functional"' if asked == FUNCTIONAL else ""
         raise StudyError(f"noise must be one of {', '.join(NORMAL_LAWS)}, not {self.noise!r}{hint} [ST185]")
 
     def check_common(self) -> None:
