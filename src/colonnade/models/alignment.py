@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import StudyError
 from colonnade.protocols.align import AlignmentLeak, AlignmentTask
@@ -94,7 +94,7 @@ def leakage_table(leaks: Sequence[AlignmentLeak]) -> list[str]:
 
 def keys_on(on: object) -> tuple[Key, ...]:
     """The keys as a tuple, from one name or key or from a list of them."""
-    listed = on if isinstance(on, Sequence) and not isinstance(on, str) else [on]
+    listed: Sequence[Any] = on if isinstance(on, Sequence) and not isinstance(on, str) else [on]
     for given in listed:
         if not isinstance(given, str | Key):
             raise StudyError(
