@@ -261,8 +261,7 @@ def secure(case: Case) -> float:
         for name, schema in case.dataset.feature_schemas.items()
     ]
     gamma = round(GAMMA / case.bound)
-    with Federation(parties) as people:
-        model = PCA(COMPONENTS, epsilon={"analyst": 1.0}, delta=DELTA, gamma=gamma).fit(people)
+    model = PCA(COMPONENTS, epsilon={"analyst": 1.0}, delta=DELTA, gamma=gamma).fit(Federation(parties))
     return case.captured(model.components_, center=True)
 
 

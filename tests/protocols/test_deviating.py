@@ -449,7 +449,7 @@ def moved(name, task, way, seed, *both):
     for rows, labels in both:
         held = sides.with_constant(rows, name, task)
         active = name == task.active
-        side = sides.active_side(held, labels, task) if active else sides.passive_side(held, name, task)
+        side = sides.active_side(held, labels, task) if active else sides.PassiveParty(held, name, task)
         told.append(told_by(side, name, task, way, seed))
     return np.linalg.norm(told[0] - told[1])
 

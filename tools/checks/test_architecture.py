@@ -372,7 +372,7 @@ def test_text_of_others_is_printed_through_one_function() -> None:
     }
     assert len(lines) == len(PRINTED)
     assert all(known.values()), known
-    shown = {"cli/text_output.py", "cli/output.py", "study/record.py", "drawing/markup.py", "models/notebook.py"}
+    shown = {"cli/text_output.py", "cli/output.py", "study/record.py", "drawing/markup.py"}
     assert shown | {"wire/peer_liveness.py", "wire/codec.py", "wire/hub_connection.py", "protocols/rows.py"} <= {
         path.relative_to(SOURCE).as_posix() for path in MODULES if "sanitize" in imported(path)
     }

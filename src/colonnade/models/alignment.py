@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import StudyError
 from colonnade.protocols.align import AlignmentLeak, AlignmentTask
@@ -58,10 +58,13 @@ class AlignmentSummary:
 
     def __str__(self) -> str:
         hidden = ", of which no party knows" if self.hidden else ""
+        count = "an unknown number of" if self.count is None else f"{self.count:,}"
         lines = [
-            f"{_number(self.count)} people in common by {', '.join(self.on)}{hidden} "
-            f"(mode {self.mode}, {self.seconds:.1f} s)",
-            *(f"  {name}: {self._held(name)}" for name in self.rows),
+            f"{count} people in common by {', '.join(self.on)}{hidden} (mode {self.mode}, {self.seconds:.1f} s)",
+            *(
+                f"  {name}: {', '.join([f'{rows:,} rows', *rows_left_out(self.missing[name], self.repeated[name])])}"
+                for name, rows in self.rows.items()
+            ),
             "",
             *leakage_table(self.leakage),
         ]
@@ -69,9 +72,6 @@ class AlignmentSummary:
 
     def __repr__(self) -> str:
         return str(self)
-
-    def _held(self, name: str) -> str:
-        return ", ".join([f"{self.rows[name]:,} rows", *rows_left_out(self.missing[name], self.repeated[name])])
 
 
 def rows_left_out(missing: int, repeated: int) -> list[str]:
@@ -94,8 +94,14 @@ def leakage_table(leaks: Sequence[AlignmentLeak]) -> list[str]:
 
 def keys_on(on: object) -> tuple[Key, ...]:
     """The keys as a tuple, from one name or key or from a list of them."""
-    listed = on if isinstance(on, Sequence) and not isinstance(on, str) else [on]
-    return tuple(_key(given) for given in listed)
+    listed: Sequence[Any] = on if isinstance(on, Sequence) and not isinstance(on, str) else [on]
+    for given in listed:
+        if not isinstance(given, str | Key):
+            raise StudyError(
+                f'on= takes a name such as "person_id", a Key such as Key("birth", kind="date"), or a list of them, '
+                f"not {type(given).__name__} [ST059]"
+            )
+    return tuple(Key(given) if isinstance(given, str) else given for given in listed)
 
 
 def keys_of(table: Table) -> TableKeys:
@@ -103,18 +109,3 @@ def keys_of(table: Table) -> TableKeys:
     if table.keys is None:
         raise StudyError(f"{table.source} was read without keys, so its rows cannot be aligned [ST058]")
     return table.keys
-
-
-def _key(given: object) -> Key:
-    if isinstance(given, str):
-        return Key(given)
-    if isinstance(given, Key):
-        return given
-    raise StudyError(
-        f'on= takes a name such as "person_id", a Key such as Key("birth", kind="date"), or a list of them, '
-        f"not {type(given).__name__} [ST059]"
-    )
-
-
-def _number(count: int | None) -> str:
-    return "an unknown number of" if count is None else f"{count:,}"

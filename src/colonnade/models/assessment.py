@@ -64,15 +64,14 @@ class Assessment:
     reliability: tuple[ReliabilityBin, ...]
     _truth: NDArray[np.bool_] = field(repr=False, compare=False)
     _probability: Vector = field(repr=False, compare=False)
-    _weights: Vector = field(repr=False, compare=False)
 
     def at(self, threshold: float) -> ThresholdDecision:
         """What is decided if those whose probability is above this threshold are predicted to have the label."""
         if not 0 <= threshold <= 1:
             raise DataError(f"a threshold lies between 0 and 1, and {threshold:g} does not [DA050]")
         chosen, truth = self._probability > threshold, self._truth
-        hit, missed = self._share(chosen & truth), self._share(~chosen & truth)
-        alarm, passed = self._share(chosen & ~truth), self._share(~chosen & ~truth)
+        hit, missed = float(np.mean(chosen & truth)), float(np.mean(~chosen & truth))
+        alarm, passed = float(np.mean(chosen & ~truth)), float(np.mean(~chosen & ~truth))
         recall, specificity = _part(hit, missed), _part(passed, alarm)
         both = None if recall is None or specificity is None else (recall + specificity) / 2
         return ThresholdDecision(threshold, hit + alarm, hit + passed, both, _part(hit, alarm), recall, specificity)
@@ -110,62 +109,57 @@ class Assessment:
         ]
         return "\n".join(lines + ([f"not computed: {self.lacking}"] if self.lacking else []))
 
-    def _share(self, who: NDArray[np.bool_]) -> float:
-        return float(self._weights[who].sum() / self._weights.sum())
 
-
-def assess_chances(truth: ArrayLike, probability: ArrayLike, weights: ArrayLike | None = None) -> Assessment:
-    """Judge probabilities by the truth: flags of who has the label; ``weights`` say how much each person counts."""
+def assess_chances(truth: ArrayLike, probability: ArrayLike) -> Assessment:
+    """Judge probabilities by the truth: flags of who has the label."""
     known, chance = np.asarray(truth), np.asarray(probability, dtype=np.float64)
-    each = np.ones(chance.shape) if weights is None else np.asarray(weights, dtype=np.float64)
-    _check(known, chance, each)
+    _check(known, chance)
     known = known.astype(np.bool_)
-    roc, auc, lacking = _ranking(known, chance, each)
-    intercept = slope = None
-    if lacking is None:
-        line = _recalibrated(known, chance, each)
-        if isinstance(line, str):
-            lacking = line
-        else:
-            intercept, slope = line
+    roc, auc, lacking = _ranking(known, chance)
+    intercept, slope, lacking = (None, None, lacking) if lacking else _recalibrated(known, chance)
     return Assessment(
         count=len(known),
-        prevalence=_mean(known, each),
+        prevalence=float(np.mean(known)),
         auc=auc,
-        log_loss=_mean(-np.log(np.clip(np.where(known, chance, 1 - chance), _SMALLEST, None)), each),
-        brier=_mean((chance - known) ** 2, each),
+        log_loss=float(np.mean(-np.log(np.clip(np.where(known, chance, 1 - chance), _SMALLEST, None)))),
+        brier=float(np.mean((chance - known) ** 2)),
         slope=slope,
         intercept=intercept,
         lacking=lacking,
         roc=roc,
-        reliability=_bins(known, chance, each),
+        reliability=_bins(known, chance),
         _truth=known,
         _probability=chance,
-        _weights=each,
     )
 
 
-def _check(truth: NDArray[Any], chance: Vector, weights: Vector) -> None:
-    if chance.ndim != 1 or not truth.shape == chance.shape == weights.shape:
-        raise DataError(f"labels of shape {truth.shape} and probabilities of shape {chance.shape} are no pairs [DA051]")
-    if not len(chance):
-        raise DataError("there are no people to assess the probabilities by [DA052]")
-    if truth.dtype.kind not in "biuf" or not np.isin(truth, (0, 1)).all():
-        raise DataError(
-            "the truth is True or False for each person; compare the labels with the class that is meant [DA053]"
-        )
-    if not (np.isfinite(chance).all() and chance.min() >= 0 and chance.max() <= 1):
-        raise DataError("probabilities lie between 0 and 1, and some of these do not [DA054]")
-    if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
-        raise DataError("weights are numbers that are not negative, and not all zero [DA055]")
+def _check(truth: NDArray[Any], chance: Vector) -> None:
+    refused = (
+        (
+            chance.ndim != 1 or truth.shape != chance.shape,
+            f"labels of shape {truth.shape} and probabilities of shape {chance.shape} are no pairs [DA051]",
+        ),
+        (not len(chance), "there are no people to assess the probabilities by [DA052]"),
+        (
+            truth.dtype.kind not in "biuf" or not np.isin(truth, (0, 1)).all(),
+            "the truth is True or False for each person; compare the labels with the class that is meant [DA053]",
+        ),
+        (
+            not ((chance >= 0) & (chance <= 1)).all(),
+            "probabilities lie between 0 and 1, and some of these do not [DA054]",
+        ),
+    )
+    for wrong, why in refused:
+        if wrong:
+            raise DataError(why)
 
 
 def _ranking(
-    truth: NDArray[np.bool_], chance: Vector, weights: Vector
+    truth: NDArray[np.bool_], chance: Vector
 ) -> tuple[tuple[tuple[float, float], ...], float | None, str | None]:
     """The curve of all thresholds, the area under it, and why there is none."""
     _, place = np.unique(-chance, return_inverse=True)
-    found, alarms = (np.concatenate([[0.0], np.bincount(place, weights * who).cumsum()]) for who in (truth, ~truth))
+    found, alarms = (np.concatenate([[0.0], np.bincount(place, who).cumsum()]) for who in (truth, ~truth))
     if not (found[-1] and alarms[-1]):
         return (), None, "everybody has the label" if found[-1] else "nobody has the label"
     across, up = alarms / alarms[-1], found / found[-1]
@@ -174,18 +168,17 @@ def _ranking(
     return tuple(zip(across[kept].tolist(), up[kept].tolist(), strict=True)), area, None
 
 
-def _recalibrated(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> tuple[float, float] | str:
+def _recalibrated(truth: NDArray[np.bool_], chance: Vector) -> tuple[float | None, float | None, str | None]:
     """Intercept and slope of the logistic regression of the truth on log-odds, or why there are none."""
-    counted = weights > 0
-    truth, weights = truth[counted], weights[counted] / weights.sum()
-    sure = np.clip(chance[counted], _SUREST, 1 - _SUREST)
+    weights = np.full(len(truth), 1 / len(truth))
+    sure = np.clip(chance, _SUREST, 1 - _SUREST)
     odds = np.log(sure / (1 - sure))
     middle = float(weights @ odds)
     spread = float(np.sqrt(weights @ (odds - middle) ** 2))
     if not spread > 1e-9:
-        return "all probabilities are the same, so they have no slope"
+        return None, None, "all probabilities are the same, so they have no slope"
     if odds[truth].min() >= odds[~truth].max() or odds[truth].max() <= odds[~truth].min():
-        return "the probabilities separate all labels, so no slope is large enough"
+        return None, None, "the probabilities separate all labels, so no slope is large enough"
     design = np.column_stack([np.ones_like(odds), (odds - middle) / spread])
     found, loss = np.zeros(2), np.log(2.0)
     for _ in range(_MOST_STEPS):
@@ -199,27 +192,23 @@ def _recalibrated(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> 
         if np.abs(step).max() < 1e-10:
             break
     slope = float(found[1] / spread)
-    return float(found[0] - slope * middle), slope
+    return float(found[0] - slope * middle), slope, None
 
 
 def _loss(scores: Vector, truth: NDArray[np.bool_], weights: Vector) -> float:
     return float(weights @ (np.logaddexp(0, scores) - truth * scores))
 
 
-def _bins(truth: NDArray[np.bool_], chance: Vector, weights: Vector) -> tuple[ReliabilityBin, ...]:
+def _bins(truth: NDArray[np.bool_], chance: Vector) -> tuple[ReliabilityBin, ...]:
     """People in about ten groups of the same size by their probabilities; equal probabilities stay together."""
     cuts = np.unique(np.quantile(chance, np.arange(1, _BINS) / _BINS))
     group = np.searchsorted(cuts, chance, side="left")
     members = [group == k for k in range(len(cuts) + 1)]
     return tuple(
-        ReliabilityBin(_mean(chance[who], weights[who]), _mean(truth[who], weights[who]), int(who.sum()))
+        ReliabilityBin(float(np.mean(chance[who])), float(np.mean(truth[who])), int(who.sum()))
         for who in members
-        if weights[who].sum() > 0
+        if who.any()
     )
-
-
-def _mean(values: NDArray[Any], weights: Vector) -> float:
-    return float(np.average(values, weights=weights))
 
 
 def _part(counted: float, others: float) -> float | None:

@@ -1,7 +1,4 @@
-"""What scikit-learn's tools ask of any model: its parameters by name, its tags, and whether it is fitted.
-
-What every model shares: a public plan, a program for each role, the fitted model, saving and loading.
-"""
+"""What every model shares: a public plan, a program for each role, the fitted model, saving and loading."""
 
 from __future__ import annotations
 
@@ -41,23 +38,49 @@ class ParameterError(StudyError, ValueError):
     """A parameter that a model does not have; scikit-learn's tools expect a ValueError."""
 
 
-class SklearnConventions:
-    """A model that ``sklearn.base.clone``, ``ParameterGrid`` and ``check_is_fitted`` can work with.
+FORMAT = 1
+RunTask = TypeVar("RunTask", bound=Task, default=Any)
+"""The type of the tasks that a model plans and runs."""
+Result = TypeVar("Result", default=Any)
+"""The type of what a run returns; the fitted model is made from it."""
 
-    The parameters are those of the constructor, which stores each of them unchanged. No parameter has parameters of
-    its own: a model that is a parameter of another model is fitted already.
+
+class Estimator(Planner[RunTask], Generic[RunTask, Result]):
+    """A model in the manner of scikit-learn whose training is a joint computation.
+
+    ``plan`` turns public parameters into a public task, which has the programs that carry it out; ``owner`` and
+    ``coordinator`` call them; ``finish`` makes the model from the published result and costs no privacy.
+    ``parameters_`` are the parameters that the model was fitted with; they stay the same when one is changed later.
+
+    ``sklearn.base.clone``, ``ParameterGrid`` and ``check_is_fitted`` can work with it: the parameters are those of the
+    constructor, which stores each of them unchanged. No parameter has parameters of its own: a model that is a
+    parameter of another model is fitted already.
     """
 
-    kind: ClassVar[str]
     feature_names_in_: list[str]
     many_classes: ClassVar[bool] = False
     """Whether a label of more than two classes can be learned."""
-    later: ClassVar[frozenset[str]]
+
+    parameters_: dict[str, Any]
+    privacy_: Statement
+    schemas_: dict[str, Schema]
+    saved: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """Learned attributes, without the underscore at their end, and how each is read back from a file."""
+    saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """The same for those that files leave out where they are ``None``."""
+    keeps: ClassVar[str | None] = None
+    """One word for what each party keeps for itself after a run; see :meth:`keep`. ``None``: nothing is kept."""
+    brings: ClassVar[str | None] = None
+    """One word for what each party must bring from an earlier study; see :meth:`bring`. ``None``: nothing."""
+    kept_file: ClassVar[str] = "kept.json"
+    """The name of the file in a run directory that holds what a party keeps."""
+
+    # --- what scikit-learn's tools ask
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters of the constructor as they are now; ``deep`` changes nothing."""
-        found = {name: getattr(self, name) for name in self.defaults()}
-        defaults = self.defaults() if self.later else {}
+        defaults = self.defaults()
+        found = {name: getattr(self, name) for name in defaults}
         return {name: value for name, value in found.items() if name not in self.later or value != defaults[name]}
 
     def set_params(self, **params: Any) -> Self:
@@ -84,14 +107,6 @@ class SklearnConventions:
         return len(self.feature_names_in_)
 
     @property
-    def in_short(self) -> str:
-        """What was learned, in one line."""
-        return f"learned from {self.n_features_in_} encoded columns"
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "privacy_")
-
-    @property
     def _estimator_type(self) -> str | None:
         """The kind of estimator; scikit-learn reads it here before version 1.6, and from the tags since then."""
         return None
@@ -116,38 +131,7 @@ class SklearnConventions:
             input_tags=InputTags(two_d_array=False),
         )
 
-    def _repr_html_(self) -> str:
-        return notebook.model_html(type(self).__name__, self.get_params(), self.defaults())
-
-
-FORMAT = 1
-RunTask = TypeVar("RunTask", bound=Task, default=Any)
-"""The type of the tasks that a model plans and runs."""
-Result = TypeVar("Result", default=Any)
-"""The type of what a run returns; the fitted model is made from it."""
-
-
-class Estimator(SklearnConventions, Planner[RunTask], Generic[RunTask, Result]):
-    """A model in the manner of scikit-learn whose training is a joint computation.
-
-    ``plan`` turns public parameters into a public task, which has the programs that carry it out; ``owner`` and
-    ``coordinator`` call them; ``finish`` makes the model from the published result and costs no privacy.
-    ``parameters_`` are the parameters that the model was fitted with; they stay the same when one is changed later.
-    """
-
-    parameters_: dict[str, Any]
-    privacy_: Statement
-    schemas_: dict[str, Schema]
-    saved: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """Learned attributes, without the underscore at their end, and how each is read back from a file."""
-    saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """The same for those that files leave out where they are ``None``."""
-    keeps: ClassVar[str | None] = None
-    """One word for what each party keeps for itself after a run; see :meth:`keep`. ``None``: nothing is kept."""
-    brings: ClassVar[str | None] = None
-    """One word for what each party must bring from an earlier study; see :meth:`bring`. ``None``: nothing."""
-    kept_file: ClassVar[str] = "kept.json"
-    """The name of the file in a run directory that holds what a party keeps."""
+    # --- the joint computation
 
     def owner(self, me: Owner, table: Table, task: RunTask) -> Any:
         """An owner's program: that of the task, for the rows of :meth:`summands`, unless a kind brings more."""
@@ -172,10 +156,9 @@ class Estimator(SklearnConventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values; arrays that were saved beside them are under ``arrays``."""
-        for name, read in self.saved.items():
-            setattr(self, f"{name}_", read(learned[name]))
-        for name, read in self.saved_if_known.items():
-            setattr(self, f"{name}_", read(learned[name]) if name in learned else None)
+        for name, read in {**self.saved, **self.saved_if_known}.items():
+            lacks = name in self.saved_if_known and name not in learned
+            setattr(self, f"{name}_", None if lacks else read(learned[name]))
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together, so that it can be used."""
@@ -232,11 +215,13 @@ class Estimator(SklearnConventions, Planner[RunTask], Generic[RunTask, Result]):
         """The result in a few lines of text, for the terminal."""
 
     def _repr_html_(self) -> str:
-        if not self.fitted:
-            return super()._repr_html_()
-        return notebook.fitted_html(
-            type(self).__name__, self.get_params(), self.defaults(), self.in_notebook, self.privacy_
-        )
+        learned = (self.in_notebook, self.privacy_) if self.fitted else None
+        return notebook.model_html(type(self).__name__, self.get_params(), self.defaults(), learned)
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        return f"learned from {self.n_features_in_} encoded columns"
 
     @property
     def in_notebook(self) -> list[str]:
@@ -266,12 +251,10 @@ class Estimator(SklearnConventions, Planner[RunTask], Generic[RunTask, Result]):
         self.check_request(people.roster, task)
         programs = (lambda me, table: self.owner(me, table, task), lambda me: self.coordinator(me, task))
         results = people.run(task, *programs, self.kind)
-        return self.conclude(people.roster, task, self.outcome(results, task))._with_what_is_unspent(task)
-
-    def _with_what_is_unspent(self, task: RunTask) -> Self:
-        """Let the statement say where a budget allows more than can be certified."""
-        allowed = self.get_params().get("epsilon")
-        budgets = () if allowed is None else parse_budgets(allowed, self.get_params()["delta"])
+        self.conclude(people.roster, task, self.outcome(results, task))
+        # The statement says where a budget allows more than can be certified.
+        allowed = self.parameters_.get("epsilon")
+        budgets = () if allowed is None else parse_budgets(allowed, self.parameters_["delta"])
         if budgets and (said := describe_unspent(task.events, task.trust, budgets)):
             self.privacy_ = replace(self.privacy_, assumptions=(*self.privacy_.assumptions, said))
         return self
@@ -388,6 +371,9 @@ class Estimator(SklearnConventions, Planner[RunTask], Generic[RunTask, Result]):
             model.restore(learned)
             model.check_restored()
         return model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.fitted
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.plain_parameters(self.get_params()).items())

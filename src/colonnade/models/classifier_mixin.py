@@ -55,9 +55,13 @@ class PredictionMixin(Estimator[RunTask, Result]):
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """What scores of shape (rows, classes) predict."""
 
-    @abstractmethod
     def true_of(self, X: People) -> NDArray[Any]:
         """The labels of people, where X has a table with the label column: classes, or numbers in their unit."""
+        encoded, declared = self.label_of(X), self.design_.declared
+        if declared.quantity:
+            return declared.quantity.decode_values(encoded[:, 0])
+        chosen = encoded[:, 0].astype(np.intp) if encoded.shape[1] == 1 else encoded.argmax(axis=1)
+        return np.asarray(np.array(declared.classes)[chosen])
 
     def predict(self, X: People, **given: Unpack[ReadingOptions]) -> NDArray[Any]:
         """Predictions for people of whom the caller has all columns; the label's column is not needed.
@@ -145,6 +149,11 @@ class ClassifierMixin(PredictionMixin[RunTask, Result]):
         """The chance of the second of two classes above which it is predicted."""
         self._check_fitted()
         return self.limit()
+
+    def decision_function(self, X: People, **given: Unpack[ReadingOptions]) -> Matrix:
+        """Scores: one for each person, such as the log-odds of the second class, or a column for each class."""
+        scores = self.scores(X, **given)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
 
     @abstractmethod
     def chances(self, scores: Matrix) -> Matrix:

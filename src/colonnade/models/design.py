@@ -85,7 +85,13 @@ class LabelDesign:
         declared = schemas[owner].columns[column]
         if declared.quantity is None and (len(declared.classes) < 2 or declared.may_be_missing):
             raise StudyError(f"label {label!r} needs at least two values and one of them for everybody [ST191]")
-        _refuse_other_parts(schemas[owner], column, label)
+        # A label that is read from the same date as a feature would be given away.
+        source = declared.source(column)
+        others = [n for n, other in schemas[owner].columns.items() if n != column and other.source(n) == source]
+        if others:
+            raise StudyError(
+                f"label {label!r} is read from the same dates as {itemise(others)}; leave these columns out [ST193]"
+            )
         if declared.quantity and declared.may_be_missing:
             raise StudyError(f'label {label!r} needs a number for everybody: it cannot have missing = "none" [ST192]')
         return cls(schemas, owner, column, norm)
@@ -187,16 +193,6 @@ class LabelDesign:
             (features if seen < len(found.feature_names) else label).append((width, radius))
             seen += width
         return features, label
-
-
-def _refuse_other_parts(schema: Schema, column: str, label: str | None) -> None:
-    """Raise if a label is read from the same date as a feature, which would give it away."""
-    source = schema.columns[column].source(column)
-    others = [name for name, other in schema.columns.items() if name != column and other.source(name) == source]
-    if others:
-        raise StudyError(
-            f"label {label!r} is read from the same dates as {itemise(others)}; leave these columns out [ST193]"
-        )
 
 
 def label_weight(declared: Column, norm: Norm, constant: int, gamma: int) -> Fraction:

@@ -178,8 +178,10 @@ class Federation:
             pad_to: fill every list up to this public length, so that nobody learns how long it is.
         """
         task = AlignmentTask(self.roster.trust, keys_on(on), mode, hidden, duplicates, at_least, pad_to=pad_to)
+        if similarity is not None and mode != "fuzzy":
+            raise StudyError('similarity= is for mode="fuzzy" alone: the other modes compare exactly [ST090]')
         if similarity is not None:
-            task = _by_similarity(task, similarity)
+            task = replace(task, similarity=similarity)
         started = time.perf_counter()
         tables = {name: party.keyed(task.plan) for name, party in self.parties.items()}
         matched, aligned = self._match(task, tables)
@@ -240,12 +242,6 @@ class Federation:
         aligned = "not aligned" if self.alignment is None else "aligned, hidden" if self.roster.hidden else "aligned"
         return notebook.federation_html(self.roster.schemas, self.roster.trust, aligned)
 
-    def __enter__(self) -> Federation:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing has to be closed."""
-
     def run(
         self,
         task: RunnableTask,
@@ -276,44 +272,33 @@ class Federation:
         coordinator: Callable[[Any], object],
         name: str = "",
     ) -> dict[str, Any]:
-        with self.charges.charge(name, task.events, task.trust) as spend:
-            return self._played(task, tables, owner, coordinator, spend)
-
-    def _played(
-        self,
-        task: RunnableTask,
-        tables: Mapping[str, Table],
-        owner: Callable[[Any, Table], object],
-        coordinator: Callable[[Any], object],
-        spend: Callable[[], None],
-    ) -> dict[str, Any]:
         from threadpoolctl import threadpool_limits
 
         from colonnade.protocols.session import partners_of, run_role
         from colonnade.wire import InMemoryNetwork
 
         programs: dict[str, Callable[[Any], object]] = {COORDINATOR: coordinator}
-        for name, table in tables.items():
-            programs[name] = _bound(owner, table)
+        for party, table in tables.items():
+            programs[party] = _bound(owner, table)
         room = InMemoryNetwork(programs, self.network)
+        first = next(iter(self.parties))
         outcomes: dict[str, RunResult[Any] | BaseException] = {}
 
-        def take_part(name: str) -> None:
+        def take_part(party: str, spend: Callable[[], None]) -> None:
             try:
-                progress = self.progress if name == first else silent
-                place = room.place(name, partners_of(name, programs, task))
-                outcomes[name] = run_role(place, task, programs[name], progress, before_sharing=spend)
+                progress = self.progress if party == first else silent
+                place = room.place(party, partners_of(party, programs, task))
+                outcomes[party] = run_role(place, task, programs[party], progress, before_sharing=spend)
             except BaseException as error:
-                outcomes[name] = error
+                outcomes[party] = error
 
-        first = next(iter(self.parties))
-        threads = [threading.Thread(target=take_part, args=(name,), name=name) for name in programs]
-        with threadpool_limits(limits=1, user_api="blas"):
+        with self.charges.charge(name, task.events, task.trust) as spend, threadpool_limits(limits=1, user_api="blas"):
+            threads = [threading.Thread(target=take_part, args=(party, spend), name=party) for party in programs]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-        return _concluded({name: outcomes[name] for name in (*self.parties, COORDINATOR)})
+            return _concluded({party: outcomes[party] for party in (*self.parties, COORDINATOR)})
 
 
 def _checked_keys(name: str, keys: object) -> dict[str, KeyColumn | str]:
@@ -325,12 +310,6 @@ def _checked_keys(name: str, keys: object) -> dict[str, KeyColumn | str]:
             '{"birth": KeyColumn("born", format="%d.%m.%Y")} [ST089]'
         )
     return dict(keys)
-
-
-def _by_similarity(task: AlignmentTask, similarity: float) -> AlignmentTask:
-    if task.mode != "fuzzy":
-        raise StudyError('similarity= is for mode="fuzzy" alone: the other modes compare exactly [ST090]')
-    return replace(task, similarity=similarity)
 
 
 def _bound(owner: Callable[[Any, Table], object], table: Table) -> Callable[[Any], object]:

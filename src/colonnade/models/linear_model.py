@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.drawing.canvas import Chart, Picture
 from colonnade.errors import DataError, StudyError
@@ -64,33 +62,6 @@ def rarer_rules(schemas: Iterable[Schema]) -> str:
     """What else there is to say of how these schemas encode columns, with a blank before it; mostly nothing."""
     columns = (column for schema in schemas for column in schema.columns.values())
     return "".join(f" {note}" for note in dict.fromkeys(note for column in columns for note in column.notes))
-
-
-@dataclass(frozen=True)
-class LinearWeights:
-    """Public weights of encoded columns, a row for each class, and an intercept for each row."""
-
-    names: list[str]
-    coef: NDArray[np.float64]
-    intercept: NDArray[np.float64]
-
-    def copy_into(self, made: Any, row: int | None = None) -> Any:
-        """The scikit-learn estimator, with these weights or with those of one row, as a fit would have left them."""
-        rows = slice(None) if row is None else slice(row, row + 1)
-        made.coef_, made.intercept_ = self.coef[rows].copy(), self.intercept[rows].copy()
-        made.n_features_in_ = len(self.names)
-        return self.with_names(made)
-
-    def copy_into_regressor(self, made: Any) -> Any:
-        """The same for an estimator of numbers, which has one row of weights as a vector."""
-        made.coef_, made.intercept_ = self.coef[0].copy(), float(self.intercept[0])
-        made.n_features_in_ = len(self.names)
-        return self.with_names(made)
-
-    def with_names(self, made: Any) -> Any:
-        """The estimator, with the names of its columns."""
-        made.feature_names_in_ = np.array(self.names, dtype=object)
-        return made
 
 
 class LinearModel(PredictionMixin[RunTask, Result]):
@@ -234,12 +205,12 @@ class LinearModel(PredictionMixin[RunTask, Result]):
             schema = self._feature_schema(party)
             names = schema.encoded_names if schema else ()
             places = {name: self.feature_names_in_.index(f"{party}.{name}") for name in names}
-            found[party] = {name: self._weight(place) for name, place in places.items()}
+            rows = [
+                {name: self.estimate(row, place) for name, place in places.items()} for row in range(len(self.coef_))
+            ]
+            by_class = {name: dict(zip(self.row_names, [row[name] for row in rows], strict=True)) for name in places}
+            found[party] = dict(rows[0]) if len(rows) == 1 else by_class
         return found
-
-    def _weight(self, place: int) -> Any:
-        found = [self.estimate(row, place) for row in range(len(self.coef_))]
-        return found[0] if len(found) == 1 else dict(zip(self.row_names, found, strict=True))
 
     def estimate(self, row: int, place: int | None) -> Estimate:
         """One weight of a row of ``coef_``, or without a place its intercept, with what noise does to it."""
@@ -297,20 +268,14 @@ class LinearModel(PredictionMixin[RunTask, Result]):
         self._check_fitted()
         from colonnade.models.sklearn_export import sklearn_classifier, sklearn_regressor
 
-        weights, classes = self.weights, getattr(self, "classes_", None)
-        if classes is not None:
-            return sklearn_classifier(weights, classes)
-        return sklearn_regressor(weights, self.ridge_, logarithmic=self._logarithmic)
+        if (classes := getattr(self, "classes_", None)) is not None:
+            return sklearn_classifier(self, classes)
+        return sklearn_regressor(self, logarithmic=self._logarithmic)
 
     @property
     def _logarithmic(self) -> bool:
         quantity = self.design_.declared.quantity
         return quantity is not None and quantity.transform != "none"
-
-    @property
-    def weights(self) -> LinearWeights:
-        """The public weights by themselves."""
-        return LinearWeights(self.feature_names_in_, self.coef_, self.intercept_)
 
     def to_json(self) -> dict[str, Any]:
         """Everything somebody needs to use the model without this library, as plain values.

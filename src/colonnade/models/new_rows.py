@@ -215,7 +215,13 @@ def encoded_matrix(source: Any, names: Sequence[str]) -> Matrix:
         )
     try:
         if hasattr(source, "columns"):
-            source = np.column_stack([np.asarray(source[name]) for name in _named(source, names)])
+            there = set(getattr(source, "column_names", source.columns))
+            if missing := [name for name in names if name not in there]:
+                raise DataError(
+                    f"the encoded matrix has no column {itemise(missing)}; its columns are named as in "
+                    "feature_names_in_, and tables as the parties hold them are passed without encoded=True [DA074]"
+                )
+            source = np.column_stack([np.asarray(source[name]) for name in names])
         found: Matrix = np.asarray(source, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError("with encoded=True people are one matrix of numbers, and this is none [DA071]") from None
@@ -226,17 +232,6 @@ def encoded_matrix(source: Any, names: Sequence[str]) -> Matrix:
     if not np.isfinite(found).all():
         raise DataError("an encoded matrix holds finite numbers only; this one has missing or infinite entries [DA073]")
     return found
-
-
-def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
-    """The names, if a data frame or an Arrow table has a column for each of them; otherwise an error."""
-    there = set(getattr(source, "column_names", source.columns))
-    if missing := [name for name in names if name not in there]:
-        raise DataError(
-            f"the encoded matrix has no column {itemise(missing)}; its columns are named as in feature_names_in_, and "
-            "tables as the parties hold them are passed without encoded=True [DA074]"
-        )
-    return names
 
 
 def table_of(

@@ -135,12 +135,6 @@ def weigh_rows(graph: OnnxGraph, rows: Sequence[str], coef: NDArray[np.float64],
     return graph.add("Add", graph.add("MatMul", side, graph.constant(coef.T)), graph.constant(offset))
 
 
-def choose_classes(graph: OnnxGraph, places: str, classes: NDArray[Any]) -> tuple[str, str]:
-    """The classes at these places, and of which type they are."""
-    truths = classes.dtype.kind == "b"
-    return graph.add("Gather", graph.constant(classes), places, axis=0), "BOOL" if truths else "STRING"
-
-
 def linear_to_onnx(
     told: Mapping[str, str],
     schemas: Mapping[str, Schema],
@@ -190,8 +184,8 @@ def add_classes(
         chances = graph.add("Div", found, total)
         compared = scores if shares is None else graph.add("Div", chances, graph.constant(np.asarray(shares)))
         places = graph.add("ArgMax", compared, axis=1, keepdims=0)
-    label, kind = choose_classes(graph, places, classes)
-    graph.output(label, "label", ["rows"], kind)
+    label = graph.add("Gather", graph.constant(classes), places, axis=0)
+    graph.output(label, "label", ["rows"], "BOOL" if classes.dtype.kind == "b" else "STRING")
     graph.output(chances, "probabilities", ["rows", len(classes)])
 
 
@@ -201,10 +195,9 @@ def add_numbers(graph: OnnxGraph, scores: str, *, logarithmic: bool) -> None:
     graph.output(graph.of("Sub", graph.add("Exp", found), 1.0) if logarithmic else found, "prediction", ["rows"])
 
 
-def add_means(graph: OnnxGraph, scores: str, family: Any, own_unit: tuple[float, float]) -> None:
-    """What a generalised linear model predicts by its linear predictors: expected labels, within their bounds."""
-    unit, zero = own_unit
-    own = graph.of("Div", graph.of("Sub", graph.add("Squeeze", scores, graph.constant(np.array([1]))), zero), unit)
+def add_means(graph: OnnxGraph, scores: str, family: Any) -> None:
+    """What a generalised linear model predicts by its family's own scores: expected labels, within their bounds."""
+    own = graph.add("Squeeze", scores, graph.constant(np.array([1])))
     if family.name in ("poisson", "gamma"):
         inside = graph.of("Clip", own, -family.reach, family.reach)
         found = graph.add("Exp", graph.of("Add", inside, family.centre))
@@ -222,9 +215,8 @@ def add_means(graph: OnnxGraph, scores: str, family: Any, own_unit: tuple[float,
 
 def write_export(content: bytes, path: str | Path) -> Path:
     """The file that holds an exported model."""
-    target = Path(path)
-    replace_file(target, content)
-    return target
+    replace_file(Path(path), content)
+    return Path(path)
 
 
 def onnx_metadata(kind: str, label: str | None = None) -> dict[str, str]:

@@ -6,9 +6,11 @@ are written in ``Annotated[...]``. A limit may also be one of ``annotated_types`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from functools import partial
+from typing import Annotated, Any, NamedTuple, TypeGuard
 
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.privacy.observers import check_epsilon
@@ -38,24 +40,14 @@ class ParameterLimit(NamedTuple):
     value: float
 
 
-def at_least(value: float) -> ParameterLimit:
-    """The value is this, or more."""
-    return ParameterLimit("Ge", value)
-
-
-def above(value: float) -> ParameterLimit:
-    """The value is more than this."""
-    return ParameterLimit("Gt", value)
-
-
-def at_most(value: float) -> ParameterLimit:
-    """The value is this, or less."""
-    return ParameterLimit("Le", value)
-
-
-def not_shorter_than(length: int) -> ParameterLimit:
-    """The value has so many characters, or members, or more."""
-    return ParameterLimit("MinLen", length)
+at_least = partial(ParameterLimit, "Ge")
+"""The value is this, or more."""
+above = partial(ParameterLimit, "Gt")
+"""The value is more than this."""
+at_most = partial(ParameterLimit, "Le")
+"""The value is this, or less."""
+not_shorter_than = partial(ParameterLimit, "MinLen")
+"""The value has so many characters, or members, or more."""
 
 
 class ParameterMark:
@@ -105,9 +97,32 @@ EpsilonByParty = Annotated[
 ]
 
 
-def check_whole(name: str, value: object, low: int, high: int) -> None:
-    """Raise an error unless the value is a whole number within these limits."""
+def check_whole(name: str, value: object, low: int, high: int) -> int:
+    """The value, if it is a whole number within these limits; otherwise an error."""
     import numpy as np
 
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r} [ST150]")
+    return int(value)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether the value is a number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_positive(name: str, value: object) -> float:
+    """The value, if it is a finite number above 0; otherwise an error."""
+    if not is_number(value) or not 0 < value < math.inf:
+        raise StudyError(f"{name} must be a finite number above 0, not {value!r} [ST137]")
+    return float(value)
+
+
+def one_of(what: str, value: object, known: Iterable[str]) -> None:
+    """Raise an error if the value is not one of the known words; it suggests a similar word."""
+    names = tuple(known)
+    if value not in names:
+        from colonnade.tables.wording import suggest_name
+
+        hint = suggest_name(value, names) if isinstance(value, str) else ""
+        raise StudyError(f"{what} must be one of {', '.join(names)}, not {value!r}{hint} [ST136]")

@@ -26,7 +26,8 @@ def strongest(rows: Sequence[Sequence[float]], most: int) -> list[int]:
     First come those that are surely large: an estimate counts as much as the end of its interval next to zero.
     """
     width = len(rows[0]) if rows else 0
-    strength = [max((_surely(row[k]), abs(row[k])) for row in rows) for k in range(width)]
+    sure = [[value.surely if isinstance(value, Estimate) else 0.0 for value in row] for row in rows]
+    strength = [max((surely[k], abs(row[k])) for surely, row in zip(sure, rows, strict=True)) for k in range(width)]
     return sorted(range(width), key=lambda k: (-strength[k][0], -strength[k][1], k))[:most]
 
 
@@ -193,7 +194,3 @@ def _widest(rows: NDArray[Any]) -> float:
     if len(rows) == 1:
         return float(np.linalg.norm(rows[0]))
     return float(np.linalg.norm(rows[:, None, :] - rows[None, :, :], axis=2).max())
-
-
-def _surely(value: float) -> float:
-    return value.surely if isinstance(value, Estimate) else 0.0

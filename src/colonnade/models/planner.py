@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
 
@@ -38,16 +38,6 @@ class PlanDetails:
     """Lines for a person, below the costs."""
     section: tuple[str, ...] = ()
     """Lines of a separate section, which a party reads before it approves the study."""
-
-
-class ExtraPromises(Protocol):
-    """Promises in addition to those of a privacy statement."""
-
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Plain values for JSON."""
-
-    def besides(self, statement: Statement) -> object:
-        """The promises that the statement does not make; ``str`` of them is a table."""
 
 
 class Planner(ABC, Generic[AnyTask]):
@@ -140,8 +130,11 @@ class Planner(ABC, Generic[AnyTask]):
         """Whether so many people are enough, from public numbers alone; ``None`` where there is no such figure."""
         return None
 
-    def promises(self, statement: Statement) -> ExtraPromises | None:
-        """Promises that the statement's table of observers does not make; ``None`` where there are none."""
+    def promises(self, statement: Statement) -> Any:
+        """Promises that the statement's table of observers does not make; ``None`` where there are none.
+
+        ``to_dict`` gives them as plain values, and ``besides`` those that a statement lacks; ``str`` is a table.
+        """
         return None
 
     @classmethod
@@ -184,22 +177,26 @@ class Roster:
         noise_missing: int | None = None,
     ) -> Roster:
         """A roster; if no committee is given, it is the first seven owners, or two owners and the coordinator."""
-        if security not in (None, *SECURITIES):
-            raise StudyError(
-                f"security is {' or '.join(map(repr, SECURITIES))}, not {shorten(repr(security), 40)} [ST078]"
-            )
-        if inputs not in (None, *INPUTS):
-            raise StudyError(
-                f"inputs is one of {', '.join(map(repr, INPUTS))}, not {shorten(repr(inputs), 40)} [ST079]"
-            )
-        if inputs in ("covert", "proven") and security == "semi-honest":
-            raise StudyError(
-                f'inputs = "{inputs}" means that owners prove their bounds to seats that check: it needs '
-                'security = "active" [ST080]'
-            )
         owners = tuple(schemas)
-        if len(owners) < 2:
-            raise StudyError("a study needs at least two parties: one alone has nothing to compute together [ST081]")
+        refused = (
+            (
+                security not in (None, *SECURITIES),
+                f"security is {' or '.join(map(repr, SECURITIES))}, not {shorten(repr(security), 40)} [ST078]",
+            ),
+            (
+                inputs not in (None, *INPUTS),
+                f"inputs is one of {', '.join(map(repr, INPUTS))}, not {shorten(repr(inputs), 40)} [ST079]",
+            ),
+            (
+                inputs in ("covert", "proven") and security == "semi-honest",
+                f'inputs = "{inputs}" means that owners prove their bounds to seats that check: it needs '
+                'security = "active" [ST080]',
+            ),
+            (len(owners) < 2, "a study needs at least two parties: one alone has nothing to compute together [ST081]"),
+        )
+        for wrong, why in refused:
+            if wrong:
+                raise StudyError(why)
         seats = tuple(committee) or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
         most = max(1, (len(seats) - 1) // 2)
         trust = Trust(owners, seats, most if threshold is None else threshold, noise_missing=noise_missing)

@@ -173,14 +173,17 @@ def load(kind: str) -> type[Planner]:
     model, where = resolve(row.model), f"kind {kind!r}, {row.model}"
     if not (isinstance(model, type) and issubclass(model, Planner)):
         raise StudyError(f"{where}: it is no model, which derives from Planner or Estimator [ST140]")
-    if model.kind != kind:
-        raise StudyError(f"{where}: it calls itself {model.kind!r} [ST141]")
-    if missing := model.lacking():
-        raise StudyError(f"{where}: it lacks {', '.join(missing)} [ST142]")
-    if model.why_not_run is None and not row.section:
-        raise StudyError(f"{where}: it can be run, so its row must name a section of the report [ST143]")
-    if not model.tasks:
-        raise StudyError(f"{where}: it does not say which tasks it plans (tasks) [ST144]")
+    refused = {
+        f"{where}: it calls itself {model.kind!r} [ST141]": model.kind != kind,
+        f"{where}: it lacks {', '.join(model.lacking())} [ST142]": bool(model.lacking()),
+        f"{where}: it can be run, so its row must name a section of the report [ST143]": not (
+            row.section or model.why_not_run
+        ),
+        f"{where}: it does not say which tasks it plans (tasks) [ST144]": not model.tasks,
+    }
+    for why, wrong in refused.items():
+        if wrong:
+            raise StudyError(why)
     for task in model.tasks:
         check_complete(task, where)
     return model

@@ -9,7 +9,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, Protocol, Self, Unpack, runtime_checkable
 
@@ -56,14 +56,12 @@ class ScoreContext:
     def from_plain(cls, learned: Mapping[str, Any], shape: tuple[int, ...]) -> ScoreContext:
         """The same from plain values; an error unless they belong to scores of this shape."""
         found: dict[str, Any] = {
-            name: read_array(learned[name])
-            for name in ("probabilities", "own_scores", "own_probabilities", "deviations")
-            if name in learned
+            each.name: (_predicted if each.name in ("own_predictions", "classes") else read_array)(learned[each.name])
+            for each in fields(ScoreContext)
+            if each.name in learned
         }
-        if "own_predictions" in learned:
-            found["own_predictions"] = _predicted(learned["own_predictions"])
-        if "classes" in learned:
-            found["classes"] = _predicted(learned["classes"]).tolist()
+        if "classes" in found:
+            found["classes"] = found["classes"].tolist()
         chances = (shape[0], len(found.get("classes", ())))
         wanted = {"own_scores": shape, "deviations": shape, "own_predictions": shape[:1]}
         wanted |= dict.fromkeys(("probabilities", "own_probabilities"), chances)
@@ -265,8 +263,8 @@ class ScoreQuestion(Estimator[RunTask, Result], Generic[RunTask, Result, ScoredM
 
 
 def _predicted(values: Any) -> NDArray[Any]:
-    """Predictions from plain values: classes, or finite numbers."""
-    if not _are_classes(values):
+    """Predictions from plain values: classes, all texts or all flags, or else finite numbers."""
+    if not any(all(isinstance(each, kind) for each in values) for kind in (str, bool)):
         read_array(values)  # an error unless they are finite
     return np.array(values)
 
@@ -304,11 +302,6 @@ def _decided(joint: JointScores, threshold: float | str) -> list[Any]:
     if chances is None or classes is None or len(classes) != 2 or not isinstance(threshold, int | float):
         raise StudyError("a threshold is a number, for chances of two classes, and these scores have none [ST168]")
     return [classes[chance > threshold] for chance in chances[:, 1]]
-
-
-def _are_classes(predictions: Any) -> bool:
-    """Whether predictions are classes, all texts or all flags; otherwise they are numbers."""
-    return any(all(isinstance(each, kind) for each in predictions) for kind in (str, bool))
 
 
 def check_fitted(model: Estimator) -> None:
@@ -372,11 +365,10 @@ def check_columns(scorer: Scorer, roster: Roster) -> None:
         used = scored_features(scorer, party)
         if not used:
             continue
-        if party not in roster.schemas:
+        if (given := roster.schemas.get(party)) is None:
             raise StudyError(
                 f"the model has weights for columns of {party}, which takes no part in the prediction [ST206]"
             )
-        given = roster.schemas[party]
         if missing := [name for name in used if name not in given.columns]:
             raise StudyError(
                 f"the model needs the column {missing[0]} of {party}, which its schema does not have [ST207]"

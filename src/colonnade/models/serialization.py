@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,20 +47,16 @@ def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
     writing.write_files({path: content}, private=private)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
     """Write a file as a whole or not at all. Raises a StorageError that names it."""
     try:
-        replace_file(path, content)
+        replace_file(path, content, private=private)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror} [SO020]") from None
 
 
-def replace_private(path: Path, content: bytes) -> None:
-    """Write a private file as a whole or not at all; other users can never read it. Raises a StorageError."""
-    try:
-        replace_file(path, content, private=True)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror} [SO021]") from None
+replace_private = partial(write_whole, private=True)
+"""The same for a private file, which other users can never read."""
 
 
 def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> None:

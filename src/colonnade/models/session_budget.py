@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from colonnade.disk import reading
 from colonnade.errors import BudgetError, LedgerError, PrivacyError, StudyError
-from colonnade.privacy import Adjacency, Budget, Event, Ledger, LedgerEntry, Observer, Trust, parse_budgets
+from colonnade.privacy import Adjacency, Budget, Event, Ledger, Observer, Trust, parse_budgets
 from colonnade.privacy.events import check_sources
 from colonnade.privacy.ledger.caps import RemainingBudget, SpendingAccounts, StudySpending
 from colonnade.privacy.ledger.participants import MOST_NAMED, CrossStudyObserver, CrossStudyViews, DisclosedStudy
@@ -129,11 +129,6 @@ class SessionBudget:
             rows, len(told), self.delta, tuple(each for each in left if each.epsilon < _NO_LIMIT), sight
         )
 
-    def check(self, name: str, events: Sequence[Event], trust: Trust) -> None:
-        """Raise an error if the caps do not allow this; nothing is charged."""
-        if self.caps:
-            self._refuse(name, DisclosedStudy(tuple(events), trust))
-
     @contextmanager
     def charge(self, name: str, events: Sequence[Event], trust: Trust) -> Iterator[Callable[[], None]]:
         """Charge a computation; the caller calls what it gets before the first share leaves.
@@ -162,7 +157,8 @@ class SessionBudget:
             yield spend
         except BaseException:
             with suppress(LedgerError):
-                _give_back(ledger, entry)
+                if ledger.state(entry) == "reserved":
+                    ledger.release(entry)
             raise
         ledger.commit(entry)
 
@@ -196,11 +192,6 @@ class SessionBudget:
         stored = [StudySpending(now, each) for each in self.told]
         if problems := SpendingAccounts(stored, "", now).refusals(self._limits, (), new):
             raise BudgetError(f"{name} is over the caps of this federation: {'; '.join(problems)} [BU001]")
-
-
-def _give_back(ledger: Ledger, entry: LedgerEntry) -> None:
-    if ledger.state(entry) == "reserved":
-        ledger.release(entry)
 
 
 def _shown(sight: CrossStudyViews) -> list[CrossStudyObserver]:

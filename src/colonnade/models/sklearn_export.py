@@ -10,10 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import GammaRegressor, LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, LabelBinarizer
+from sklearn.svm import LinearSVC
 
 from colonnade.models.design import without_label
 from colonnade.models.new_rows import Matrix, gather_people
@@ -22,37 +23,66 @@ from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.schema import Schema
 
 if TYPE_CHECKING:
-    from colonnade.models.linear_model import LinearWeights
+    from colonnade.models.linear_model import LinearModel
 
 
-def sklearn_classifier(weights: LinearWeights, classes: NDArray[Any]) -> Any:
+def _with_weights(made: Any, model: LinearModel, weights: Any, intercept: Any) -> Any:
+    """A scikit-learn estimator with these weights of a model's columns, as a fit would have left it."""
+    made.coef_, made.intercept_ = weights.copy(), intercept
+    made.n_features_in_ = len(model.feature_names_in_)
+    return _with_names(made, model)
+
+
+def _with_names(made: Any, model: LinearModel) -> Any:
+    made.feature_names_in_ = np.array(model.feature_names_in_, dtype=object)
+    return made
+
+
+def sklearn_classifier(model: LinearModel, classes: NDArray[Any]) -> Any:
     """A fitted ``LogisticRegression`` for two classes, and a ``OneVsRestClassifier`` of them for more."""
     if len(classes) == 2:
-        return _binary(weights, 0, classes)
+        return _binary(model, 0, classes)
     several = OneVsRestClassifier(LogisticRegression())
     several.classes_ = np.array(classes)
     several.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
-    several.estimators_ = [_binary(weights, row, np.array([0, 1])) for row in range(len(classes))]
-    return weights.with_names(several)
+    several.estimators_ = [_binary(model, row, np.array([0, 1])) for row in range(len(classes))]
+    return _with_names(several, model)
 
 
-def _binary(weights: LinearWeights, row: int, classes: NDArray[Any]) -> Any:
-    made = weights.copy_into(LogisticRegression(), row)
+def _binary(model: LinearModel, row: int, classes: NDArray[Any]) -> Any:
+    rows = slice(row, row + 1)
+    made = _with_weights(LogisticRegression(), model, model.coef_[rows], model.intercept_[rows].copy())
     made.classes_ = np.array(classes)
     made.n_iter_ = np.zeros(1, dtype=np.int32)
     return made
 
 
-def sklearn_regressor(weights: LinearWeights, ridge: float | None, *, logarithmic: bool) -> Any:
+def sklearn_margins(model: LinearModel, classes: NDArray[Any]) -> Any:
+    """A fitted ``LinearSVC``."""
+    made = _with_weights(LinearSVC(), model, model.coef_, model.intercept_.copy())
+    made.classes_ = classes
+    return made
+
+
+def sklearn_means(model: LinearModel, family: str) -> Any:
+    """A fitted ``PoissonRegressor`` or ``GammaRegressor``; predictions are not cut off at the label's bounds."""
+    plain = PoissonRegressor() if family == "poisson" else GammaRegressor()
+    made = _with_weights(plain, model, model.coef_[0], float(model.intercept_[0]))
+    made._base_loss = made._get_loss()  # what fit would have chosen: predict takes the inverse link from it
+    return made
+
+
+def sklearn_regressor(model: LinearModel, *, logarithmic: bool) -> Any:
     """A fitted ``LinearRegression`` or, with a ridge, a ``Ridge``; wrapped where the label has a logarithmic scale."""
-    made = weights.copy_into_regressor(Ridge(alpha=ridge) if ridge else LinearRegression())
+    plain = Ridge(alpha=model.ridge_) if model.ridge_ else LinearRegression()
+    made = _with_weights(plain, model, model.coef_[0], float(model.intercept_[0]))
     if not logarithmic:
         return made
     outer = TransformedTargetRegressor(made, func=np.log1p, inverse_func=np.expm1, check_inverse=False)
     outer.regressor_ = made
     outer.transformer_ = FunctionTransformer(np.log1p, np.expm1, check_inverse=False).fit(np.zeros((1, 1)))
     outer._training_dim = 1
-    return weights.with_names(outer)
+    return _with_names(outer, model)
 
 
 class RawEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -37,7 +37,7 @@ def document(title: str, header: Sequence[object], main: Sequence[object], sheet
 
 def write_document(target: Path, text: str, *, private: bool = False) -> Path:
     """Write the file as a whole or not at all, and return its path; other users can never read a private one."""
-    (serialization.replace_private if private else serialization.write_whole)(target, text.encode())
+    serialization.write_whole(target, text.encode(), private=private)
     return target
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from colonnade.errors import StudyError
-from colonnade.models.planner import ExtraPromises
 from colonnade.privacy import Event, NonPrivate, Statement
 from colonnade.privacy.calibrate import BindingBudget, binding_budget, largest_number, smallest_number
 from colonnade.protocols.task import AdjustableTask
@@ -55,7 +54,7 @@ class PlanAnswer:
     binding: BindingBudget | None
     error_on: str = "mean"
     """Which number the error is about."""
-    guarantees: ExtraPromises | None = None
+    guarantees: Any = None
     """Promises in addition to those of the statement; ``None`` where the kind makes none."""
 
     def to_dict(self) -> dict[str, Any]:

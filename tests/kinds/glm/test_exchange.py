@@ -34,7 +34,7 @@ from colonnade.kinds.glm.sides import (
     ActiveFit,
     BallFit,
     ForecastScores,
-    PassiveFit,
+    PassiveParty,
     VarianceGuess,
     blur_scores,
     fit_corrected,
@@ -87,8 +87,8 @@ def test_the_protocol_ends_with_the_numbers_of_its_reference(
         outcome = done[name].result
         told = {task.message_event(name), *([task.weights_event(name)] if release else [])}
         assert set(done[name].revealed) == told  # every planned event, and nothing else
-        assert np.array_equal(outcome.kept.weights, kept[name].weights)
-        assert outcome.kept.factors == kept[name].factors
+        assert np.array_equal(outcome.held[name].weights, kept[name].weights)
+        assert outcome.held[name].factors == kept[name].factors
     for found in (done[name].result.released for name in (*owners, COORDINATOR)):
         assert (found is not None) == release
         for name in owners if release else ():
@@ -191,7 +191,7 @@ def _objective(family: str, seed: int) -> tuple[FitObjective, float, float]:
     scores = held @ rng.normal(0, float(rng.choice([0.3, 1.0, 3.0])), held.shape[1]) + rng.normal(0, 0.5, rows)
     drawn = labels(loss, chance(scores))
     spreads = 10 ** rng.uniform(-2, 0.3, heard)
-    ridge = suggest(blocks, "bank", loss, rows, 1.0, epochs=1, message_clip=1.0).sides[0].ridge
+    ridge = suggest(GLMSetting(blocks, "bank", loss, TRUST, rows), 1.0, epochs=1, message_clip=1.0).sides[0].ridge
     penalties = np.concatenate([np.full(columns + 1, ridge), np.maximum(ridge, 1 / (rows * spreads**2))])
     centre = np.concatenate([np.zeros(columns + 1), spreads / 2])
     norm = math.sqrt(2 + 9 * max(heard, 1))
@@ -300,10 +300,10 @@ def test_a_fit_over_a_ball_is_certified(radius: float, ridge: float) -> None:
 def test_the_last_fit_is_made_after_the_party_has_left(release: bool) -> None:
     task = _task(release=release)
     outcome = _run(task, *_data(task))[task.active].result
-    assert "kept" not in vars(outcome)  # play has ended, and with it everything that others see
-    side = outcome.last_fit.__self__
+    assert "held" not in vars(outcome)  # play has ended, and with it everything that others see
+    side = outcome.fits[task.active].__self__
     assert isinstance(side, ActiveFit)
-    assert np.array_equal(outcome.kept.weights, side.keep_weights().weights)
+    assert np.array_equal(outcome.held[task.active].weights, side.keep_weights().weights)
 
 
 # --- the last fit: what the active party makes of scores with noise
@@ -389,7 +389,7 @@ def test_slopes_tell_how_large_the_answered_scores_are():
     labels = (rng.random(len(table)) < chance(2 * table[:, 0] - 1)).astype(float)
     task = replace(drafted(len(table), 0.5), message_clip=50.0)
     slopes = LOGISTIC.clip_slopes(np.full(len(table), math.log(labels.mean() / (1 - labels.mean()))), labels)
-    side = PassiveFit(table, "shop", task)
+    side = PassiveParty(table, "shop", task)
     side.take(0, slopes)
     scores, ridge = table @ side.weights, task.side("shop").ridge
     left = LOGISTIC.curvature * np.mean(scores**2) + ridge * side.weights @ side.weights
@@ -426,7 +426,7 @@ def test_what_is_expected_of_the_fits_own_people_is_right(loudness):
     own = np.hstack([rng.uniform(-1, 1, (20_000, 1)), np.ones((20_000, 1))])
     labels = (rng.random(len(table)) < chance(own[:, 0] + 3 * table[:, 0] - 1)).astype(float)
     task = drafted(len(table), loudness)
-    side, other = ActiveFit(own, labels, task), PassiveFit(table, "shop", task)
+    side, other = ActiveFit(own, labels, task), PassiveParty(table, "shop", task)
     other.take(0, side.slopes(0) + rng.normal(0, task.message_deviation("bank"), len(labels)))
     side.hear("shop", 0, other.scores(0) + rng.normal(0, task.message_deviation("shop"), len(labels)))
     kept = side.keep_weights()
@@ -638,7 +638,7 @@ def test_families_are_told_apart_and_guesses_are_within_what_is_proven(family):
 @pytest.mark.parametrize(
     ("name", "column", "options", "words"),
     [
-        ("probit", flag(), {}, ("ST462", "logistic", "linear", "svm", "poisson", "gamma")),
+        ("probit", flag(), {}, ("ST136", "logistic", "linear", "svm", "poisson", "gamma")),
         ("logistic", number(0, 1), {}, "ST465"),
         ("svm", category(["a", "b", "c"]), {}, ("ST466", "3")),
         ("logistic", category(["a", "b"], missing="none"), {}, "ST467"),
@@ -653,9 +653,9 @@ def test_families_are_told_apart_and_guesses_are_within_what_is_proven(family):
         ("logistic", flag(), {"clip": 1.0}, ("ST461", "clip")),
         ("linear", number(0, 1), {"region": (0, 1)}, ("ST461", "region")),
         ("poisson", number(0, 5), {"reach": 2.0}, ("ST461", "reach")),
-        ("linear", number(0, 1), {"clip": 0}, ("ST471", "clip")),
-        ("linear", number(0, 1), {"clip": True}, ("ST471", "clip")),
-        ("logistic", flag(), {"reach": math.inf}, ("ST471", "reach")),
+        ("linear", number(0, 1), {"clip": 0}, ("ST137", "clip")),
+        ("linear", number(0, 1), {"clip": True}, ("ST137", "clip")),
+        ("logistic", flag(), {"reach": math.inf}, ("ST137", "reach")),
         ("gamma", number(1, 5), {"region": (2, 1)}, "ST472"),
         ("gamma", number(1, 5), {"region": (0, 1000)}, "ST472"),
         ("poisson", number(0, 5), {"region": 3}, "ST472"),

@@ -17,7 +17,7 @@ from colonnade.errors import CapacityError, DataError, StudyError
 from colonnade.kinds.glm import kept_scores, planning as glm_plan
 from colonnade.kinds.glm.kept_scores import KeptScores, KeptScoresTask, NewRows, ScoreSender
 from colonnade.kinds.glm.model import GLM
-from colonnade.kinds.glm.sides import KeptWeights, PassiveDescent, PassiveFit, fit_corrected
+from colonnade.kinds.glm.sides import KeptWeights, PassiveParty, fit_corrected
 from colonnade.models import Roster
 from colonnade.models.assessment import assess_chances
 from colonnade.privacy import Statement, parse_budgets
@@ -74,8 +74,8 @@ def test_a_simulation_gives_what_the_protocol_gives(monkeypatch, stream):
     assert all(np.array_equal(there.received[name], here.received[name]) for name in two)
     own = new["left"].weights
     kept = KeptWeights("left", own, dict.fromkeys(two, 0.5), {name: np.zeros(len(own)) for name in two})
-    assert np.array_equal(there.joint(kept), here.joint(kept))
-    assert not np.array_equal(there.joint(kept), new["left"].scores)
+    assert np.array_equal(there.estimate(kept).scores, here.estimate(kept).scores)
+    assert not np.array_equal(there.estimate(kept).scores, new["left"].scores)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,7 @@ def test_weights_of_two_neighbours_differ_by_the_drift_at_most(seed, method, rou
     one = np.hstack([rng.uniform(-1, 1, (rows, 2)), np.ones((rows, 1))])
     other, changed = one.copy(), rng.integers(rows)
     one[changed, :2], other[changed, :2] = (1, 1), rng.choice([-1, 1], 2)
-    kind = PassiveFit if method == "alternating" else PassiveDescent
-    sides = [kind(held, "right", task) for held in (one, other)]
+    sides = [PassiveParty(held, "right", task) for held in (one, other)]
     for step in task.steps:
         slopes = rng.normal(0, 3, rows)
         slopes[changed] = rng.choice([3, 3, -3])

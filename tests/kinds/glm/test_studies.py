@@ -263,7 +263,7 @@ def test_a_learning_rate_over_its_limit_is_refused_before_anybody_is_asked(talk)
 def test_weights_that_cannot_be_kept_stay_spent(talk):
     study = talk.study("fit", FIT)
     others, own = talk.others(study, "bank"), talk.out("shop") / "kept.json"
-    with raises(StorageError, "SO021", "kept.json") as lost:
+    with raises(StorageError, "SO020", "kept.json") as lost:
         run_party(study, talk.config("shop"), talk.out("shop"), lambda *_: own.mkdir(exist_ok=True))
     assert lost.value.model.save_kept(talk.folder / "elsewhere.json").exists()
     for other in others:

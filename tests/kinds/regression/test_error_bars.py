@@ -27,7 +27,7 @@ from colonnade import (
 )
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import fitted as glm_kept, programs as exchange
-from colonnade.kinds.glm.fitted import AllKeptWeights
+from colonnade.kinds.glm.programs import ExchangeOutcome
 from colonnade.kinds.regression import gradient_descent, least_squares as error_bars, report as regression
 from colonnade.kinds.regression.gradient_descent import GradientDescent, LearnedWeights
 from colonnade.kinds.regression.least_squares import (
@@ -400,7 +400,7 @@ def test_released_weights_cover_those_before_the_noise_of_the_release(method):
                 return noise * share if count == task.weights(name) else noise
 
             fits.append(exchange.reference(matrices, held_by["left"][1], task, draw))
-        quiet, noisy = (AllKeptWeights(*fit) for fit in fits)
+        quiet, noisy = (ExchangeOutcome({}, released) for _, released in fits)
         # A party's weights times the released factor, which has noise of its own.
         factors = {"left": {**noisy.released["left"].factors}}
         same = {name: replace(each, factors=factors.get(name, {})) for name, each in quiet.released.items()}

@@ -18,7 +18,7 @@ from colonnade.audit.registry import Game, register
 from colonnade.kinds.glm import kept_scores as exchange_ask, sides, sides as exchange
 from colonnade.kinds.glm.kept_scores import KeptScoresTask, ScoreSender
 from colonnade.kinds.glm.losses import Family, Vector, family_for
-from colonnade.kinds.glm.sides import active_side, passive_side
+from colonnade.kinds.glm.sides import PassiveParty, active_side
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, law_named
@@ -47,7 +47,7 @@ class MessageKind:
 
 def score_messages(rows: Matrix, owner: str, slopes: MessageScript, task: Exchange) -> MessageKind:
     """What a passive party with these rows tells, before noise, when it receives these slopes."""
-    side, told = passive_side(exchange.with_constant(rows, owner, task), owner, task), []
+    side, told = PassiveParty(exchange.with_constant(rows, owner, task), owner, task), []
     for step in task.steps:
         side.take(step.batch, slopes[step.number, step.batch :: task.batches])
         if step.answer is not None:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
@@ -20,7 +19,7 @@ from colonnade.disk import reading
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import planning as glm_plan
-from colonnade.kinds.glm.losses import NAMES, Family, family_for
+from colonnade.kinds.glm.losses import Family, FamilyOptions, family_for
 from colonnade.kinds.glm.planning import INTERCEPT
 from colonnade.kinds.glm.preflight import Guarantees
 from colonnade.kinds.glm.programs import ExchangeOutcome
@@ -31,9 +30,10 @@ from colonnade.models.assessment import Assessment
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.design import LabelDesign
 from colonnade.models.estimates import ErrorBars
-from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel, LinearWeights
+from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel
 from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
 from colonnade.models.onnx_export import OnnxGraph, add_means
+from colonnade.models.parameters import one_of
 from colonnade.models.pictures import noise_picture
 from colonnade.models.serialization import (
     read_array,
@@ -44,32 +44,9 @@ from colonnade.models.serialization import (
     read_text,
     read_texts,
 )
-from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.centring import ColumnCentring
 
 KEPT_FORMAT = "colonnade kept weights 1"
-
-
-@dataclass(frozen=True)
-class AllKeptWeights:
-    """The weights of all parties, where all of them run in one process."""
-
-    kept: Mapping[str, KeptWeights]
-    released: Mapping[str, KeptWeights] | None
-    fit: str = ""
-    in_sample: None = None
-    """Nobody holds the label of another party, so there is nothing to look at here."""
-
-    @property
-    def held(self) -> Mapping[str, KeptWeights]:
-        """The weights that this process has."""
-        return self.kept
-
-    @classmethod
-    def of(cls, outcomes: Mapping[str, ExchangeOutcome], task: Exchange) -> AllKeptWeights:
-        """Collect them from what the program of each participant returned."""
-        kept = {name: weights for name in task.owners if (weights := outcomes[name].kept) is not None}
-        return cls(kept, outcomes[COORDINATOR].released, outcomes[COORDINATOR].fit)
 
 
 def unit_of(family: Family, design: LabelDesign) -> tuple[float, float]:
@@ -190,49 +167,11 @@ HOW_TO_SCORE = {
 }
 
 
-def how_to_score(family: Family) -> str:
-    """In words, how predictions follow from released weights; logarithms of means stay within a region."""
-    low, high = _region(family)
-    return f"{SCORE}; {HOW_TO_SCORE[family.name].format(low=low, high=high)}. {ENCODED}"
-
-
-def describe_family(family: Family) -> dict[str, Any]:
-    """The loss as plain values: its slopes are divided by ``scale``, and ``region`` is where a predictor counts."""
-    names = ("slope_bound", "reach", "low", "high", "centre", "scale")
-    region = list(_region(family)) if family.name in ("poisson", "gamma") else None
-    return {"name": family.name, "region": region} | {name: getattr(family, name) for name in names}
-
-
-def _region(family: Family) -> tuple[float, float]:
-    return family.centre - family.reach, family.centre + family.reach
-
-
-def margins(weights: LinearWeights, classes: NDArray[Any]) -> Any:
-    """A fitted ``LinearSVC`` of scikit-learn with these weights."""
-    # Imported here because importing scikit-learn is slow.
-    from sklearn.svm import LinearSVC
-
-    made = weights.copy_into(LinearSVC())
-    made.classes_ = classes
-    return made
-
-
-def positive_mean(weights: LinearWeights, family: str) -> Any:
-    """A fitted ``PoissonRegressor`` or ``GammaRegressor``; predictions are not cut off at the label's bounds."""
-    from sklearn.linear_model import GammaRegressor, PoissonRegressor
-
-    made = weights.copy_into_regressor(PoissonRegressor() if family == "poisson" else GammaRegressor())
-    made._base_loss = made._get_loss()  # what fit would have chosen: predict takes the inverse link from it
-    return made
-
-
 CLASSES = ("logistic", "svm")
 Vector = NDArray[np.float64]
 
 
-class FittedGLM(
-    ClassifierMixin[Exchange, ExchangeOutcome | AllKeptWeights], LinearModel[Exchange, ExchangeOutcome | AllKeptWeights]
-):
+class FittedGLM(ClassifierMixin[Exchange, ExchangeOutcome], LinearModel[Exchange, ExchangeOutcome]):
     """A fitted generalised linear model: its weights, predictions and promises."""
 
     keeps = "weights"
@@ -375,14 +314,9 @@ class FittedGLM(
             raise AttributeError("classes_")
         return super().classes_
 
-    @property
-    def own_unit(self) -> tuple[float, float]:
-        """In linear predictors, the unit of the family's own scores and where they are zero."""
-        return unit_of(self.family_, self.design_)
-
     def own_scores(self, scores: Matrix) -> Vector:
         """The family's own scores of linear predictors of shape (rows, 1)."""
-        unit, zero = self.own_unit
+        unit, zero = unit_of(self.family_, self.design_)
         found: Vector = (np.asarray(scores, dtype=np.float64)[:, 0] - zero) / unit
         return found
 
@@ -393,11 +327,6 @@ class FittedGLM(
         if threshold is not None:
             raise StudyError("a threshold is for classes, and this model predicts numbers [ST110]")
         return self.family_.mean(self.own_scores(scores))
-
-    def decision_function(self, X: People, **given: Unpack[ReadingOptions]) -> Vector:
-        """The linear predictor of each person."""
-        found: Vector = self.scores(X, **given)[:, 0]
-        return found
 
     def chances(self, scores: Matrix) -> Matrix:
         """The chance of each of the two classes."""
@@ -416,14 +345,6 @@ class FittedGLM(
         if (family := self.family_.name) in CLASSES:
             return glm_metrics.accuracy(true, predicted)
         return glm_metrics.explained(family, true.astype(np.float64), predicted.astype(np.float64))
-
-    def true_of(self, X: People) -> NDArray[Any]:
-        """The labels of people, where X has a table with the label column: classes, or numbers in their unit."""
-        encoded, declared = self.label_of(X), self.design_.declared
-        if declared.quantity:
-            return declared.quantity.decode_values(encoded[:, 0])
-        found: NDArray[Any] = self.classes_[encoded[:, -1].astype(np.intp)]
-        return found
 
     @property
     def _estimator_type(self) -> str:
@@ -447,11 +368,21 @@ class FittedGLM(
     @property
     def how_to_score(self) -> str:
         """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
-        return how_to_score(self.family_)
+        (low, high), way = self._region, HOW_TO_SCORE[self.family_.name]
+        return f"{SCORE}; {way.format(low=low, high=high)}. {ENCODED}"
+
+    @property
+    def _region(self) -> tuple[float, float]:
+        """Where logarithms of means stay."""
+        return self.family_.centre - self.family_.reach, self.family_.centre + self.family_.reach
 
     def to_json(self) -> dict[str, Any]:
         """Everything somebody needs to use a released model without this library, as plain values."""
-        return super().to_json() | {"family": describe_family(self.family_)}
+        family = self.family_  # its slopes are divided by ``scale``, and ``region`` is where a predictor counts
+        names = ("slope_bound", "reach", "low", "high", "centre", "scale")
+        region = list(self._region) if family.name in ("poisson", "gamma") else None
+        described = {"name": family.name, "region": region} | {name: getattr(family, name) for name in names}
+        return super().to_json() | {"family": described}
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator of the released weights; predictions are not cut off at the label's bounds.
@@ -463,17 +394,18 @@ class FittedGLM(
         family = self.family_.name
         if family in ("logistic", "linear"):
             return super().to_sklearn()
-        if family == "svm":
-            return margins(self.weights, self.classes_)
-        return positive_mean(self.weights, family)
+        from colonnade.models.sklearn_export import sklearn_margins, sklearn_means
+
+        return sklearn_margins(self, self.classes_) if family == "svm" else sklearn_means(self, family)
 
     def scored_in_graph(self, graph: OnnxGraph, scores: str) -> None:
         """Give out, in an ONNX graph, what linear predictors predict."""
+        unit, zero = unit_of(self.family_, self.design_)
+        own = graph.of("Div", graph.of("Sub", scores, zero), unit)
         if self.family_.name == "logistic":
-            unit, zero = self.own_unit
-            super().scored_in_graph(graph, graph.of("Div", graph.of("Sub", scores, zero), unit))
+            super().scored_in_graph(graph, own)
         else:
-            add_means(graph, scores, self.family_, self.own_unit)
+            add_means(graph, own, self.family_)
 
     def learned_values(self) -> dict[str, Any]:
         """What everybody may know, as plain values; kept weights are never included."""
@@ -514,5 +446,10 @@ class FittedGLM(
 
 
 def _family(name: str, options: Mapping[str, Any] | None, design: LabelDesign) -> Family:
-    glm_plan.one_of("family", name, NAMES)
-    return family_for(name, design.declared, **glm_plan.family_options(options))
+    if not isinstance(options, Mapping | None):
+        raise StudyError(
+            f'family_options must be a mapping such as {{"reach": 3.0}}, not {type(options).__name__} [ST135]'
+        )
+    for option in options or ():
+        one_of("a name in family_options", option, FamilyOptions.__dataclass_fields__)
+    return family_for(name, design.declared, **(options or {}))

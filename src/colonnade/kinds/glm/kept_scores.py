@@ -256,12 +256,11 @@ class KeptScoreAnswers:
     new: NewRows
     received: Mapping[str, Vector]
 
-    def joint(self, kept: KeptWeights) -> Vector:
-        """The joint scores, by the factors and the expectations that the active party kept."""
-        return self.estimate(kept).scores
-
     def estimate(self, kept: KeptWeights) -> JointScoreEstimate:
-        """The joint scores with the variance that is left of what is not known, and both by own columns alone."""
+        """The joint scores with the variance that is left of what is not known, and both by own columns alone.
+
+        They follow from the factors and the expectations that the active party kept.
+        """
         scores, own = self.new.scores, self.new.scores
         hidden = unheard = 0.0
         for name, factor in kept.factors.items():
@@ -487,7 +486,8 @@ class KeptScores(ScoreQuestion[KeptScoresTask, KeptScoreAnswers | None, FittedGL
         if result is None:
             self.restore({})
             return
-        model, found = self.scorer, self.weighed(result)
+        model = self.scorer
+        found = result.estimate(model.kept_[result.task.active])
         scores, own = (self._unit(each) for each in (found.scores, found.own))
         flat, flat_own = self.flat(found.scores, found.hidden), self.flat(found.own, found.unheard)
         classes = getattr(model, "classes_", None)
@@ -502,15 +502,6 @@ class KeptScores(ScoreQuestion[KeptScoresTask, KeptScoreAnswers | None, FittedGL
         )
         self.store_answers(result.new.called, scores, model.answers(flat), beside)
 
-    def weighed(self, result: KeptScoreAnswers) -> JointScoreEstimate:
-        """The family's own scores by the factors that the party with the label kept, and what they leave unknown."""
-        return result.estimate(self.scorer.kept_[result.task.active])
-
-    def linear(self, result: KeptScoreAnswers) -> Matrix:
-        """The linear predictors, (rows, 1), that predict what is expected of people of whom not all is known."""
-        found = self.weighed(result)
-        return self.flat(found.scores, found.hidden)
-
     def flat(self, scores: Vector, hidden: float) -> Matrix:
         """The linear predictors with the means of scores that are known up to this variance."""
         return self._unit(blur_scores(self.scorer.family_, scores, hidden))
@@ -520,9 +511,10 @@ class KeptScores(ScoreQuestion[KeptScoresTask, KeptScoreAnswers | None, FittedGL
         return zero + unit * scores[:, None]
 
     def played(self, tables: Mapping[str, Table], stream: Stream) -> Matrix:
-        """What a question about these people would let the party with the label predict; nothing is charged.
+        """The linear predictors, (rows, 1), that a question would let the party with the label predict by.
 
-        Rows of all tables are the same people. It is for evaluation where all weights are in one process.
+        Nothing is charged. Rows of all tables are the same people. It is for evaluation where all weights are in one
+        process.
         """
         rows = next(iter(tables.values())).rows
         model = self.scorer
@@ -532,4 +524,5 @@ class KeptScores(ScoreQuestion[KeptScoresTask, KeptScoreAnswers | None, FittedGL
             table = tables.get(party)
             held = np.zeros((rows, 0)) if table is None else table.select(scored_features(model, party))
             new[party] = NewRows([], *model.kept_rows(party, held))
-        return self.linear(simulate(new, task, stream))
+        found = simulate(new, task, stream).estimate(model.kept_[task.active])
+        return self.flat(found.scores, found.hidden)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
+from colonnade.models.parameters import Positive, check_positive, one_of
 from colonnade.tables.bins import Matrix, Quantity
 from colonnade.tables.columns import Column
 
@@ -380,39 +381,74 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class _Options:
-    reach: float | None
-    clip: float | None
-    region: tuple[float, float] | None
+class FamilyOptions:
+    """Options of a family, in addition to the label's column.
 
-    def only(self, family: str, *allowed: str) -> None:
-        for name in ("reach", "clip", "region"):
-            if getattr(self, name) is not None and name not in allowed:
-                raise StudyError(f'the {family} family has no option "{name}"; it has {" and ".join(allowed)} [ST461]')
-
-
-def family_for(
-    name: str,
-    column: Column,
-    *,
-    reach: float | None = None,
-    clip: float | None = None,
-    region: tuple[float, float] | None = None,
-) -> Family:
-    """The family of that name for a label's column; everything in it follows from the public schema and the options.
-
-    ``reach`` bounds scores before a slope is sent (logistic, linear, svm). ``clip`` bounds slopes: in half ranges of
-    the label (linear), as it is (svm), in counts (poisson), or as a share of the mean (gamma). ``region`` are the
-    least and the largest logarithm of a mean (poisson, gamma).
+    ``reach`` bounds scores before a slope is sent. ``clip`` bounds slopes: in half ranges of the label (linear), as it
+    is (svm), in counts (poisson), or as a share of the mean (gamma). ``region`` are the least and the largest logarithm
+    of a mean.
     """
-    if name not in _MAKERS:
-        raise StudyError(f"family must be one of {', '.join(NAMES)}, not {name!r} [ST462]")
-    options = _Options(
-        None if reach is None else _positive("reach", reach),
-        None if clip is None else _positive("clip", clip),
-        None if region is None else _checked(region),
-    )
-    return _MAKERS[name](column, options)
+
+    reach: Positive | None = None
+    clip: Positive | None = None
+    region: tuple[float, float] | None = None
+
+
+def family_for(name: str, column: Column, **given: Any) -> Family:
+    """The family of that name for a label's column; everything in it follows from the public schema and the options."""
+    one_of("family", name, NAMES)
+    _refuse_unfit(name, column)
+    maker, *allowed = _MAKERS[name]
+    chosen: dict[str, Any] = {}
+    for option, value in given.items():
+        if value is not None and option not in allowed:
+            raise StudyError(f'the {name} family has no option "{option}"; it has {" and ".join(allowed)} [ST461]')
+        if value is not None:
+            chosen[option] = _checked(value) if option == "region" else check_positive(option, value)
+    made: Family = maker(column.quantity, FamilyOptions(**chosen))
+    return made
+
+
+def _refuse_unfit(name: str, column: Column) -> None:
+    """Raise an error if a label of this column does not suit the family."""
+    number = column.quantity
+    refused: tuple[tuple[bool, str], ...]
+    if name in ("logistic", "svm"):
+        classes = 2 if number else len(column.classes)
+        refused = (
+            (number is not None, f"the {name} family needs a label that is a flag or a category, not a number [ST465]"),
+            (classes != 2, f"the {name} family needs a label of 2 values, and its schema lists {classes} [ST466]"),
+            (
+                column.may_be_missing,
+                f'the {name} family needs a value for every row: its label cannot have missing = "none" [ST467]',
+            ),
+        )
+    elif number is None:
+        raise StudyError(f"the {name} family needs a label that is a number, not a {column.kind} [ST468]")
+    else:
+        whole = number.low == int(number.low) and number.high == int(number.high)
+        refused = (
+            (
+                column.may_be_missing,
+                f'the {name} family needs a number for every row: its label cannot have missing = "none" [ST469]',
+            ),
+            (
+                name != "linear" and number.transform != "none",
+                f"the {name} family takes logarithms itself: its label cannot have "
+                f'transform = "{number.transform}"; drop the transform or use linear [ST470]',
+            ),
+            (
+                name == "poisson" and (number.low < 0 or not whole),
+                "the poisson family counts: its label needs whole bounds, low at least 0, in the schema [ST463]",
+            ),
+            (
+                name == "gamma" and number.low <= 0,
+                "the gamma family is for positive amounts: its label needs a low above 0 in the schema [ST464]",
+            ),
+        )
+    for wrong, why in refused:
+        if wrong:
+            raise StudyError(why)
 
 
 def labels_for(
@@ -467,101 +503,46 @@ def _refuse(where: str, rows: NDArray[np.int64], wrong: NDArray[np.bool_], why: 
         )
 
 
-def _logistic(column: Column, options: _Options) -> Family:
-    _two_valued("logistic", column)
-    options.only("logistic", "reach")
+def _logistic(column: Any, options: FamilyOptions) -> Family:
     return LogisticFamily(1.0, options.reach or 3.0, 0.0, 1.0)
 
 
-def _svm(column: Column, options: _Options) -> Family:
-    _two_valued("svm", column)
-    options.only("svm", "clip", "reach")
+def _svm(column: Any, options: FamilyOptions) -> Family:
     return SvmFamily(options.clip or 2.0, options.reach or 1.0, 0.0, 1.0)
 
 
-def _linear(column: Column, options: _Options) -> Family:
-    found = _number("linear", column)
-    options.only("linear", "clip", "reach")
+def _linear(column: Any, options: FamilyOptions) -> Family:
     reach, clip = options.reach or 1.0, options.clip or 1.0
-    return HuberFamily(min(clip, 1 + reach), reach, found.low, found.high, transform=found.transform)
+    return HuberFamily(min(clip, 1 + reach), reach, column.low, column.high, transform=column.transform)
 
 
-def _poisson(column: Column, options: _Options) -> Family:
-    found = _number("poisson", column)
-    _untransformed("poisson", found)
-    if found.low < 0 or found.low != int(found.low) or found.high != int(found.high):
-        raise StudyError(
-            "the poisson family counts: its label needs whole bounds, low at least 0, in the schema [ST463]"
-        )
-    options.only("poisson", "clip", "region")
-    ends = options.region or (math.log(max(found.low, _LEAST_SHARE * found.high)), math.log(found.high))
+def _poisson(column: Any, options: FamilyOptions) -> Family:
+    low, high = column.low, column.high
+    ends = options.region or (math.log(max(low, _LEAST_SHARE * high)), math.log(high))
     least, most = math.exp(ends[0]), math.exp(ends[1])
-    largest = max(most - found.low, found.high - least)
+    largest = max(most - low, high - least)
     # Two deviations of the largest mean, but at least a quarter of it: counts further away are hardly ever Poisson.
     scale = min(options.clip or max(2 * math.sqrt(most), most / 4), largest)
-    return PoissonFamily(1.0, (ends[1] - ends[0]) / 2, found.low, found.high, sum(ends) / 2, scale)
+    return PoissonFamily(1.0, (ends[1] - ends[0]) / 2, low, high, sum(ends) / 2, scale)
 
 
-def _gamma(column: Column, options: _Options) -> Family:
-    found = _number("gamma", column)
-    _untransformed("gamma", found)
-    if found.low <= 0:
-        raise StudyError(
-            "the gamma family is for positive amounts: its label needs a low above 0 in the schema [ST464]"
-        )
-    options.only("gamma", "clip", "region")
-    ends = options.region or (math.log(found.low), math.log(found.high))
-    largest = max(found.high / math.exp(ends[0]) - 1, 1 - found.low / math.exp(ends[1]))
-    return GammaFamily(
-        1.0, (ends[1] - ends[0]) / 2, found.low, found.high, sum(ends) / 2, min(options.clip or 3.0, largest)
-    )
+def _gamma(column: Any, options: FamilyOptions) -> Family:
+    low, high = column.low, column.high
+    ends = options.region or (math.log(low), math.log(high))
+    largest = max(high / math.exp(ends[0]) - 1, 1 - low / math.exp(ends[1]))
+    scale = min(options.clip or 3.0, largest)
+    return GammaFamily(1.0, (ends[1] - ends[0]) / 2, low, high, sum(ends) / 2, scale)
 
 
-_MAKERS: dict[str, Callable[[Column, _Options], Family]] = {
-    "logistic": _logistic,
-    "linear": _linear,
-    "svm": _svm,
-    "poisson": _poisson,
-    "gamma": _gamma,
+_MAKERS: dict[str, tuple[Any, ...]] = {
+    "logistic": (_logistic, "reach"),
+    "linear": (_linear, "clip", "reach"),
+    "svm": (_svm, "clip", "reach"),
+    "poisson": (_poisson, "clip", "region"),
+    "gamma": (_gamma, "clip", "region"),
 }
+"""How each family is made, and the options that it has."""
 NAMES = tuple(_MAKERS)
-
-
-def _two_valued(family: str, column: Column) -> None:
-    if column.quantity:
-        raise StudyError(f"the {family} family needs a label that is a flag or a category, not a number [ST465]")
-    if len(column.classes) != 2:
-        raise StudyError(
-            f"the {family} family needs a label of 2 values, and its schema lists {len(column.classes)} [ST466]"
-        )
-    if column.may_be_missing:
-        raise StudyError(
-            f'the {family} family needs a value for every row: its label cannot have missing = "none" [ST467]'
-        )
-
-
-def _number(family: str, column: Column) -> Quantity:
-    if column.quantity is None:
-        raise StudyError(f"the {family} family needs a label that is a number, not a {column.kind} [ST468]")
-    if column.may_be_missing:
-        raise StudyError(
-            f'the {family} family needs a number for every row: its label cannot have missing = "none" [ST469]'
-        )
-    return column.quantity
-
-
-def _untransformed(family: str, column: Quantity) -> None:
-    if column.transform != "none":
-        raise StudyError(
-            f"the {family} family takes logarithms itself: its label cannot have "
-            f'transform = "{column.transform}"; drop the transform or use linear [ST470]'
-        )
-
-
-def _positive(what: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise StudyError(f"{what} must be a finite number above 0, not {value!r} [ST471]")
-    return float(value)
 
 
 def _checked(region: tuple[float, float]) -> tuple[float, float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal, Self, Unpack
 
 import numpy as np
@@ -11,10 +12,10 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.glm import fitted as glm_kept, planning as glm_plan, preflight, programs as exchange
-from colonnade.kinds.glm.fitted import CLASSES, AllKeptWeights, FittedGLM
+from colonnade.kinds.glm.fitted import CLASSES, FittedGLM
 from colonnade.kinds.glm.kept_scores import KeptScores
-from colonnade.kinds.glm.losses import labels_for
-from colonnade.kinds.glm.planning import FamilyOptions, GLMChoices, GLMSetting
+from colonnade.kinds.glm.losses import FamilyOptions, labels_for
+from colonnade.kinds.glm.planning import GLMChoices, GLMSetting
 from colonnade.kinds.glm.preflight import Guarantees, protection
 from colonnade.kinds.glm.programs import ExchangeOutcome
 from colonnade.kinds.glm.task import Exchange
@@ -39,7 +40,7 @@ from colonnade.models.planner import PlanDetails, Roster
 from colonnade.models.sample_size import SampleSizeForecast
 from colonnade.models.score_result import JointScores
 from colonnade.privacy import Statement, Trust, parse_budgets
-from colonnade.protocols.roles import Owner
+from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.centring import ColumnCentring
@@ -158,9 +159,11 @@ class GLM(FittedGLM):
         self.setting(people.roster, 1)  # everything is checked before tables are read
         return self.plan_for_rows(people.roster, people.common_rows() if self.rows is None else self.rows)
 
-    def outcome(self, outcomes: Mapping[str, Any], task: Exchange) -> AllKeptWeights:
+    def outcome(self, outcomes: Mapping[str, Any], task: Exchange) -> ExchangeOutcome:
         """The weights of all parties, where all of them run in one process."""
-        return AllKeptWeights.of(outcomes, task)
+        fits = {name: outcomes[name].fits[name] for name in task.owners}
+        whole: ExchangeOutcome = replace(outcomes[COORDINATOR], fits=fits)
+        return whole
 
     def owner(self, me: Owner, table: Table, task: Exchange) -> ExchangeOutcome:
         """An owner's program; a label that does not fit the family is refused before anything is sent."""
@@ -176,13 +179,14 @@ class GLM(FittedGLM):
             task = self.plan_for_rows(roster, next(iter(tables.values())).rows)
         return super().simulate(tables, roster, stream, task=task)
 
-    def simulate_result(self, tables: Mapping[str, Table], task: Exchange, stream: Stream) -> AllKeptWeights:
+    def simulate_result(self, tables: Mapping[str, Table], task: Exchange, stream: Stream) -> ExchangeOutcome:
         """What all parties would keep and release; the rows of all tables are the same people in the same order."""
         parts = {party: self._rows(party, tables[party], task) for party in task.owners}
         labels = parts[task.active][1]
         assert labels is not None  # noqa: S101 - for the type checker; the active party has them
         matrices = {party: centred.centre_features(tables[party]).matrix() for party, (centred, _) in parts.items()}
-        return AllKeptWeights(*exchange.simulate(matrices, labels, task, stream))
+        kept, released = exchange.simulate(matrices, labels, task, stream)
+        return ExchangeOutcome({name: partial(kept.__getitem__, name) for name in kept}, released)
 
     def _rows(self, party: str, table: Table, task: Exchange) -> tuple[ColumnCentring, NDArray[np.float64] | None]:
         owner, column = split_label(self.label, task.owners)
@@ -198,7 +202,7 @@ class GLM(FittedGLM):
         encoded = centred.labels(table)
         return centred, labels_for(task.family, declared, encoded, where=where, rows=table.row_numbers, rounded=mapped)
 
-    def conclude(self, roster: Roster, task: Exchange, result: ExchangeOutcome | AllKeptWeights) -> Self:
+    def conclude(self, roster: Roster, task: Exchange, result: ExchangeOutcome) -> Self:
         """Make this model a fitted one, from what the parties keep and release."""
         self.method_, self.noise_std_ = task.method, task.noise_std
         self.plan_ = task.facts | {"senders": glm_plan.senders(task), "fit": result.fit}
@@ -210,7 +214,7 @@ class GLM(FittedGLM):
         )
         return self
 
-    def finish(self, result: ExchangeOutcome | AllKeptWeights) -> None:
+    def finish(self, result: ExchangeOutcome) -> None:
         """Set the released weights, and those of the kept weights that this process has."""
         design = self.design_
         self.kept_, self._view = dict(result.held), self._viewed(result)
@@ -218,7 +222,7 @@ class GLM(FittedGLM):
         released = result.released
         self._released = None if released is None else glm_kept.combine_weights(released, self.family_, design)
 
-    def _viewed(self, result: ExchangeOutcome | AllKeptWeights) -> Assessment | None:
+    def _viewed(self, result: ExchangeOutcome) -> Assessment | None:
         if self.family_.name not in CLASSES or (found := result.in_sample) is None:
             return None
         labels, scores = found

@@ -7,9 +7,8 @@ is guessed; a wrong guess costs accuracy, never privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,10 @@ from colonnade.errors import StudyError
 from colonnade.kinds.glm.losses import Family
 from colonnade.kinds.glm.sides import FILLED, clipped_normal
 from colonnade.kinds.glm.task import RECEIVED_CLIP, RELEASE, Exchange, ExchangeSide, Method
-from colonnade.models.parameters import Positive, check_whole
+from colonnade.models.parameters import check_positive, check_whole, is_number, one_of
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.sensitivity import float_up
-from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.rows import ColumnBlock
-from colonnade.tables.wording import suggest_name
 
 Vector = NDArray[np.float64]
 _EPOCHS = (1, 2, 3, 4)
@@ -37,6 +34,32 @@ _BALLS = (0.5, 1.0, 2.0, 4.0, 8.0)  # scores of the longest row, in typical devi
 _NOISES = 3.0  # deviations of the noise on slopes
 _OWN_PART = 8  # the active party's fit may add one such part of the cost of its own slope
 _DIGITS = 3
+INTERCEPT = 1.0
+STRENGTH = 1e-3
+_BATCH = 3200
+_REACH = 8.0  # the largest score of the active party's longest row, in typical deviations
+_COUNTS = ("epochs", "batch")
+_POSITIVE = ("strength", "learning_rate", "weight_bound", "score_clip", "message_clip")
+
+
+@dataclass(frozen=True)
+class GLMSetting:
+    """What is public: who holds which columns, the number of people, and the loss."""
+
+    blocks: tuple[ColumnBlock, ...]
+    active: str
+    family: Family
+    trust: Trust
+    rows: int
+
+    @property
+    def passives(self) -> list[ColumnBlock]:
+        """The columns of all parties but the one with the label."""
+        return [block for block in self.blocks if block.owner != self.active]
+
+    def norm(self, owner: str) -> float:
+        """The norm of an owner's longest row, with the constant."""
+        return math.hypot(next(block.clip for block in self.blocks if block.owner == owner), INTERCEPT)
 
 
 @dataclass(frozen=True)
@@ -51,103 +74,70 @@ class ParameterSuggestion:
     sides: tuple[ExchangeSide, ...]
     release_ridge: float
     agreement: dict[str, float]
-    error: float
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """What is known before the parameters are chosen."""
-
-    family: Family
-    rows: int
-    multiplier: float
-    slope_noise: float  # deviation on a slope if there is one epoch
-    release: bool
-
-    def noise(self, epochs: int) -> float:
-        return self.slope_noise * math.sqrt(epochs)
 
 
 def suggest(
-    blocks: Sequence[ColumnBlock],
-    active: str,
-    family: Family,
-    rows: int,
+    setting: GLMSetting,
     multiplier: float,
     *,
-    intercept: float = 1.0,
     epochs: int | None = None,
     message_clip: float | None = None,
     release: bool = False,
 ) -> ParameterSuggestion:
     """The parameters of least expected error, for noise of ``multiplier`` times the sensitivity."""
-    passives = [block for block in blocks if block.owner != active]
-    held = next(block for block in blocks if block.owner == active)
-    norm = math.sqrt(held.clip**2 + intercept**2 + len(passives) * RECEIVED_CLIP**2)
+    family, rows, passives, active = setting.family, setting.rows, setting.passives, setting.active
+    held = next(block for block in setting.blocks if block.owner == active)
+    norm = math.sqrt(held.clip**2 + INTERCEPT**2 + len(passives) * RECEIVED_CLIP**2)
     own = float(family.own)
     pull = 2 * family.slope_bound * norm / rows
     own_ridge = round_digits(_OWN_PART * family.curvature * rows * pull**2 / (4 * own**2))
-    setting = _Setting(family, rows, multiplier, multiplier * own * math.sqrt(1 + 1 / _OWN_PART), release)
-    best: tuple[float, int, float, list[_Choice]] | None = None
+    published = multiplier if release else 0.0
+    least = math.inf
+    best: tuple[int, float, list[tuple[float, float, ExchangeSide]]] | None = None
     for count in _EPOCHS if epochs is None else (epochs,):
-        for clip in _clips(setting, count, message_clip):
-            found = [_best(setting, block, intercept, count, clip) for block in passives]
-            error = sum(choice.error for choice in found)
-            if best is None or error < best[0] * (1 - 1e-6):
-                best = (error, count, clip, found)
+        slope_noise = multiplier * own * math.sqrt(1 + 1 / _OWN_PART) * math.sqrt(count)
+        received = math.hypot(slope_noise, family.typical_spread)
+        clips = [round_digits(clip * received) for clip in _CLIPS] if message_clip is None else [message_clip]
+        for clip in clips:
+            fit = partial(_expected, setting, multiplier, published, count, clip, received)
+            found = [min((fit(block, ridge) for ridge in _RIDGES), key=lambda each: each[0]) for block in passives]
+            error = sum(each for each, *_ in found)
+            if best is None or error < least * (1 - 1e-6):
+                least, best = error, (count, clip, found)
     assert best is not None  # noqa: S101 - for the type checker; there is at least one passive party
-    error, count, clip, found = best
-    chosen = dict(zip((block.owner for block in passives), found, strict=True))
+    count, clip, found = best
     mine = ExchangeSide(active, own_ridge, 1.0, family.slope_bound)
+    sides = {active: mine} | {side.owner: side for _, _, side in found}
     return ParameterSuggestion(
         epochs=count,
         message_clip=clip,
-        sides=tuple(mine if b.owner == active else chosen[b.owner].side(b.owner) for b in blocks),
+        sides=tuple(sides[block.owner] for block in setting.blocks),
         release_ridge=round_digits(max(own_ridge, 10 * multiplier * pull * norm)),
-        agreement={owner: choice.agreement for owner, choice in chosen.items()},
-        error=error,
+        agreement={side.owner: agreement for _, agreement, side in found},
     )
 
 
-def _clips(setting: _Setting, epochs: int, given: float | None) -> Iterator[float]:
-    if given is not None:
-        yield given
-        return
-    received = math.hypot(setting.noise(epochs), setting.family.typical_spread)
-    yield from (round_digits(clip * received) for clip in _CLIPS)
+def _expected(
+    setting: GLMSetting,
+    multiplier: float,
+    published: float,
+    epochs: int,
+    clip: float,
+    received: float,
+    block: ColumnBlock,
+    ridge: float,
+) -> tuple[float, float, ExchangeSide]:
+    """The expected error and agreement with this ridge, and the side of the party whose columns these are.
 
-
-@dataclass(frozen=True)
-class _Choice:
-    """One passive party's parameters, and their expected result under the guess."""
-
-    ridge: float
-    weight_bound: float
-    score_clip: float
-    factor: float
-    agreement: float
-    error: float
-
-    def side(self, owner: str) -> ExchangeSide:
-        return ExchangeSide(
-            owner, *(round_digits(v) for v in (self.ridge, self.weight_bound, self.score_clip, self.factor))
-        )
-
-
-def _best(setting: _Setting, block: ColumnBlock, intercept: float, epochs: int, clip: float) -> _Choice:
-    return min(
-        (_choice(setting, block, intercept, epochs, clip, ridge) for ridge in _RIDGES), key=lambda each: each.error
-    )
-
-
-def _choice(setting: _Setting, block: ColumnBlock, intercept: float, epochs: int, clip: float, ridge: float) -> _Choice:
-    """The scores a party would send, direction by direction: how much of them is signal, how much noise."""
+    It follows the scores that the party would send, direction by direction: how much of them is signal, how much noise.
+    ``received`` is the deviation of received slopes, and ``published`` the multiplier of noise on released weights.
+    """
     family, rows = setting.family, setting.rows
     sizes, truth = _directions(len(block.columns) + 1, block.clip**2, family.typical_variance)
-    passed, blurred = clipped_normal(clip, math.hypot(setting.noise(epochs), family.typical_spread))
+    passed, blurred = clipped_normal(clip, received)
     bent = family.curvature * sizes + ridge
     signal, noise, seen = np.zeros_like(sizes), np.zeros_like(sizes), 0.0
-    norm = math.hypot(block.clip, intercept)
+    norm = math.hypot(block.clip, INTERCEPT)
     score = heard = moved = spread = total = 0.0
     for number in range(epochs):
         still = (family.curvature - seen * passed * family.typical_curvature) * sizes / bent
@@ -160,36 +150,40 @@ def _choice(setting: _Setting, block: ColumnBlock, intercept: float, epochs: int
         moved = (pull + math.sqrt(pull**2 + ridge * spread**2)) / (2 * ridge)
         spread = (spread + math.sqrt(spread**2 + pull**2 / ridge)) / 2
         total += rows / family.curvature * spread**2
-        heard = setting.multiplier * math.sqrt(epochs * ((2 * _SCORES * score) ** 2 + total / (number + 1)))
+        heard = multiplier * math.sqrt(epochs * ((2 * _SCORES * score) ** 2 + total / (number + 1)))
         seen = score**2 / (score**2 + heard**2)
     along = float((signal * truth).sum())
-    published = (math.sqrt(RELEASE) * setting.multiplier * moved) ** 2 * float(sizes.sum()) if setting.release else 0.0
-    agreement = along**2 / (family.typical_variance * (score**2 + published))
+    blur = (math.sqrt(RELEASE) * published * moved) ** 2 * float(sizes.sum())
+    agreement = along**2 / (family.typical_variance * (score**2 + blur))
     factor = along / score**2
+    figures = (round_digits(value) for value in (ridge, ball, _SCORES * score, factor))
+    return _lost(family, rows, agreement, factor, heard, score), agreement, ExchangeSide(block.owner, *figures)
+
+
+def _lost(family: Family, rows: int, agreement: float, factor: float, heard: float, score: float) -> float:
+    """What stays unknown of what a party's columns add, by the agreement and by how well its scores are heard."""
     evidence = math.sqrt(family.typical_curvature * rows) * factor * score**2 / math.hypot(heard, score)
-    lost = 1 - agreement + agreement / (1 + evidence**2)
-    return _Choice(ridge, ball, _SCORES * score, factor, agreement, family.typical_variance * lost)
+    return family.typical_variance * (1 - agreement + agreement / (1 + evidence**2))
 
 
 @dataclass(frozen=True)
 class DescentSetting:
     """What is known of a gradient descent before epochs and balls are chosen."""
 
-    family: Family
-    rows: int
+    public: GLMSetting
     batch: int
     rate: float
     ridge: float
     multiplier: float
-    active_norm: float
     clip: float | None = None
     """What received slopes are clipped to, if that is given."""
 
     def slope_noise(self, epochs: int) -> float:
         """About the deviation of the noise on a slope."""
-        gain, slope = self.family.curvature * self.active_norm, self.family.slope_bound
-        kick = 2 * self.rate * slope * self.active_norm / self.batch
-        return self.multiplier * math.sqrt(epochs * float(self.family.own) ** 2 + self._spread(epochs, gain * kick))
+        family, norm = self.public.family, self.public.norm(self.public.active)
+        gain, slope = family.curvature * norm, family.slope_bound
+        kick = 2 * self.rate * slope * norm / self.batch
+        return self.multiplier * math.sqrt(epochs * float(family.own) ** 2 + self._spread(epochs, gain * kick))
 
     def score_noise(self, epochs: int, block: ColumnBlock, norm: float, ball: float, clip: float) -> float:
         """About the deviation of the noise on a score."""
@@ -198,53 +192,42 @@ class DescentSetting:
 
     def _spread(self, e: int, moved: float) -> float:
         """Theorem H without penalties and caps: what one row adds through everyone else's messages."""
-        b, r = self.batch, -(-self.rows // self.batch)
+        b, r = self.batch, -(-self.public.rows // self.batch)
         return moved**2 * ((b - 1) * (e - 1) * e * (2 * e - 1) + (r - 1) * b * e * (e + 1) * (2 * e + 1)) / 6
 
 
-def suggest_descent(
-    run: DescentSetting, passives: Sequence[ColumnBlock], *, intercept: float = 1.0, epochs: int | None = None
-) -> tuple[int, dict[str, float]]:
+def suggest_descent(run: DescentSetting, epochs: int | None) -> tuple[int, dict[str, float]]:
     """Epochs, and a ball for each party's weights, of least expected error."""
-    best: tuple[float, int, dict[str, float]] | None = None
+    least = math.inf
+    best: tuple[int, dict[str, float]] | None = None
     for count in _DESCENTS if epochs is None else (epochs,):
         found = {}
-        for block in passives:
-            norm = math.hypot(block.clip, intercept)
-            balls = [ball * math.sqrt(run.family.typical_variance) / norm for ball in _BALLS]
-            found[block.owner] = min((_descended(run, block, norm, ball, count).error, ball) for ball in balls)
+        for block in run.public.passives:
+            norm = run.public.norm(block.owner)
+            balls = [ball * math.sqrt(run.public.family.typical_variance) / norm for ball in _BALLS]
+            found[block.owner] = min((_descended(run, block, ball, count)[0], ball) for ball in balls)
         error = sum(each for each, _ in found.values())
-        if best is None or error < best[0] * (1 - 1e-6):
-            best = (error, count, {owner: round_digits(ball) for owner, (_, ball) in found.items()})
+        if best is None or error < least * (1 - 1e-6):
+            least, best = error, (count, {owner: round_digits(ball) for owner, (_, ball) in found.items()})
     assert best is not None  # noqa: S101 - for the type checker; there is at least one choice
-    return best[1], best[2]
+    return best
 
 
 def descent_clip(run: DescentSetting, epochs: int) -> float:
     """The clip of received slopes: the given one, or one that keeps most slopes with their noise unclipped."""
     if run.clip is not None:
         return run.clip
-    return round_digits(math.hypot(run.family.slope_bound, _NOISES * run.slope_noise(epochs)))
-
-
-def descent_factor(
-    run: DescentSetting, block: ColumnBlock, ball: float, epochs: int, *, intercept: float = 1.0
-) -> float:
-    """The factor that the active party is expected to give the scores of a party that takes gradient steps.
-
-    If the noise is much larger than the slopes, the weights are a random walk, and the factor is near zero.
-    """
-    return round_digits(_descended(run, block, math.hypot(block.clip, intercept), ball, epochs).factor)
+    return round_digits(math.hypot(run.public.family.slope_bound, _NOISES * run.slope_noise(epochs)))
 
 
 @lru_cache(maxsize=64)
 def _walked(run: DescentSetting, block: ColumnBlock, epochs: int) -> tuple[float, float, float]:
     """The result of gradient steps: the deviation of scores, the norm of weights, and the signal in them."""
-    family, clip = run.family, descent_clip(run, epochs)
+    family, clip = run.public.family, descent_clip(run, epochs)
     sizes, truth = _directions(len(block.columns) + 1, block.clip**2, family.typical_variance)
     passed, blurred = clipped_normal(clip, math.hypot(run.slope_noise(epochs), family.typical_spread))
     signal, noise = np.zeros_like(sizes), np.zeros_like(sizes)
-    for _ in range(min(epochs * -(-run.rows // run.batch), _MOST_STEPS)):
+    for _ in range(min(epochs * -(-run.public.rows // run.batch), _MOST_STEPS)):
         kept = 1 - run.rate * (run.ridge + passed * family.typical_curvature * sizes)
         signal = np.clip(kept, 0.0, 1.0) * signal + run.rate * passed * family.typical_curvature * sizes
         noise = (1 - min(1.0, run.rate * run.ridge)) ** 2 * noise + (run.rate * blurred) ** 2 * sizes / run.batch
@@ -253,19 +236,21 @@ def _walked(run: DescentSetting, block: ColumnBlock, epochs: int) -> tuple[float
     return score, norm, float((signal * truth).sum())
 
 
-def _descended(run: DescentSetting, block: ColumnBlock, norm: float, ball: float, epochs: int) -> _Choice:
-    """What the active party can learn from scores after such steps, with weights kept within a ball."""
-    family = run.family
+def _descended(run: DescentSetting, block: ColumnBlock, ball: float, epochs: int) -> tuple[float, float]:
+    """The expected error after such steps, with weights kept within a ball, and the factor of the party's scores.
+
+    The factor is what the active party is expected to give these scores. If the noise is much larger than the slopes,
+    the weights are a random walk, and the factor is near zero.
+    """
+    family, norm = run.public.family, run.public.norm(block.owner)
     score, walked, along = _walked(run, block, epochs)
     if not score:  # the steps are too short to change anything
-        return _Choice(run.ridge, ball, norm * ball, 0.0, 0.0, family.typical_variance)
+        return family.typical_variance, 0.0
     shrunk = min(1.0, ball / walked)
     agreement = along**2 / (family.typical_variance * score**2)
     factor, sent = along / (shrunk * score**2), shrunk * score
     heard = run.score_noise(epochs, block, norm, ball, descent_clip(run, epochs))
-    evidence = math.sqrt(family.typical_curvature * run.rows) * factor * sent**2 / math.hypot(heard, sent)
-    lost = 1 - agreement + agreement / (1 + evidence**2)
-    return _Choice(run.ridge, ball, norm * ball, factor, agreement, family.typical_variance * lost)
+    return _lost(family, run.public.rows, agreement, factor, heard, sent), factor
 
 
 def _directions(columns: int, square: float, variance: float) -> tuple[Vector, Vector]:
@@ -277,29 +262,6 @@ def _directions(columns: int, square: float, variance: float) -> tuple[Vector, V
 def round_digits(value: float) -> float:
     """The value with few digits, so that machines whose last bits differ get the same number."""
     return float(f"{value:.{_DIGITS}g}")
-
-
-METHODS = ("auto", "alternating", "gradient")
-PENALTIES = ("l2", "l1", "elastic-net")
-INTERCEPT = 1.0
-STRENGTH = 1e-3
-_BATCH = 3200
-_REACH = 8.0  # the largest score of the active party's longest row, in typical deviations
-_ONLY_GRADIENT = ("batch", "learning_rate")
-_COUNTS = ("epochs", "batch")
-_POSITIVE = ("strength", "learning_rate", "weight_bound", "score_clip", "message_clip")
-
-
-@dataclass(frozen=True)
-class FamilyOptions:
-    """Options of a family, in addition to the label's column."""
-
-    reach: Positive | None = None
-    clip: Positive | None = None
-    region: tuple[float, float] | None = None
-
-
-OPTIONS = tuple(field.name for field in fields(FamilyOptions))
 
 
 @dataclass(frozen=True)
@@ -321,23 +283,21 @@ class GLMChoices:
     @classmethod
     def of(cls, asked: Any) -> GLMChoices:
         """The parameters of a model; an error if one of them is wrong."""
-        one_of("method", asked.method, METHODS)
-        one_of("penalty", asked.penalty, PENALTIES)
-        for name in _COUNTS:
-            if getattr(asked, name) is not None:
-                check_whole(name, getattr(asked, name), 1, 2**31)
-        for name in _POSITIVE:
-            if getattr(asked, name) is not None:
-                _positive(name, getattr(asked, name))
-        if not _is_number(asked.l1_ratio) or not 0 <= asked.l1_ratio <= 1:
+        one_of("method", asked.method, ("auto", "alternating", "gradient"))
+        one_of("penalty", asked.penalty, ("l2", "l1", "elastic-net"))
+        given = {name: getattr(asked, name) for name in cls.__dataclass_fields__}
+        for name in [*_COUNTS, *_POSITIVE]:
+            if given[name] is not None and name in _COUNTS:
+                given[name] = check_whole(name, given[name], 1, 2**31)
+            elif given[name] is not None:
+                check_positive(name, given[name])
+        if not is_number(asked.l1_ratio) or not 0 <= asked.l1_ratio <= 1:
             raise StudyError(
                 f"l1_ratio is the part of strength that is L1, from 0 to 1, not {asked.l1_ratio!r} [ST130]"
             )
         if not isinstance(asked.release, bool):
             raise StudyError(f"release is True or False, not {asked.release!r} [ST131]")
-        fields = {name: getattr(asked, name) for name in cls.__dataclass_fields__}
-        counts = {name: int(fields[name]) for name in _COUNTS if fields[name] is not None}
-        return cls(**fields | counts | {"method": _method(asked)})
+        return cls(**given | {"method": _method(asked)})
 
     @property
     def ridge(self) -> float | None:
@@ -354,31 +314,11 @@ class GLMChoices:
         return strength * share, strength * (1 - share)
 
 
-@dataclass(frozen=True)
-class GLMSetting:
-    """What is public: who holds which columns, the number of people, and the loss."""
-
-    blocks: tuple[ColumnBlock, ...]
-    active: str
-    family: Family
-    trust: Trust
-    rows: int
-
-    def norm(self, owner: str) -> float:
-        """The norm of an owner's longest row, with the constant."""
-        return math.hypot(next(block.clip for block in self.blocks if block.owner == owner), INTERCEPT)
-
-
 @lru_cache(maxsize=16)
 def plan_exchange(choices: GLMChoices, setting: GLMSetting, budgets: tuple[Budget, ...]) -> Exchange:
     """The task with the least noise that keeps every budget; parameters that are ``None`` follow from the noise."""
     rough = draft_exchange(choices, setting, 1.0).calibrate(budgets)
-    return draft_exchange(choices, setting, multiplier(rough)).calibrate(budgets)
-
-
-def multiplier(task: Exchange) -> float:
-    """The deviation of a task's noise, divided by the sensitivity."""
-    return math.sqrt(task.noise / NOISE_UNIT)
+    return draft_exchange(choices, setting, rough.multiplier).calibrate(budgets)
 
 
 def senders(task: Exchange) -> dict[str, dict[str, float]]:
@@ -401,17 +341,7 @@ def draft_exchange(choices: GLMChoices, setting: GLMSetting, noisy: float) -> Ex
 
 
 def _alternating(choices: GLMChoices, setting: GLMSetting, noisy: float) -> Exchange:
-    found = suggest(
-        setting.blocks,
-        setting.active,
-        setting.family,
-        setting.rows,
-        noisy,
-        intercept=INTERCEPT,
-        epochs=choices.epochs,
-        message_clip=choices.message_clip,
-        release=choices.release,
-    )
+    found = suggest(setting, noisy, epochs=choices.epochs, message_clip=choices.message_clip, release=choices.release)
     given = {"ridge": choices.ridge, "weight_bound": choices.weight_bound, "score_clip": choices.score_clip}
     named: dict[str, Any] = {name: float(value) for name, value in given.items() if value is not None}
     return _exchange(
@@ -434,15 +364,24 @@ def _gradient(choices: GLMChoices, setting: GLMSetting, noisy: float) -> Exchang
     rate = round_digits(1 / steepest) if choices.learning_rate is None else float(choices.learning_rate)
     l1, prox_ridge = choices.prox
     safe = min(rate, 2 / steepest)  # a larger rate leads to an error later
-    norm, clip = setting.norm(setting.active), None if choices.message_clip is None else float(choices.message_clip)
-    run = DescentSetting(setting.family, setting.rows, batch, safe, ridge + prox_ridge, noisy, norm, clip)
-    passives = [block for block in setting.blocks if block.owner != setting.active]
-    epochs, balls = suggest_descent(run, passives, intercept=INTERCEPT, epochs=choices.epochs)
-    sides = (_side(choices, setting, run, block, balls, epochs) for block in setting.blocks)
+    clip = None if choices.message_clip is None else float(choices.message_clip)
+    run = DescentSetting(setting, batch, safe, ridge + prox_ridge, noisy, clip)
+    epochs, balls = suggest_descent(run, choices.epochs)
+    sides = []
+    for block in setting.blocks:
+        norm = setting.norm(block.owner)
+        # The active party sends no scores, so the bound on its weights may be large.
+        wide = round_digits(_REACH * math.sqrt(setting.family.typical_variance) / norm)
+        bound = balls.get(block.owner, wide) if choices.weight_bound is None else float(choices.weight_bound)
+        most = round_digits(norm * bound) if choices.score_clip is None else float(choices.score_clip)
+        side = ExchangeSide(block.owner, ridge, bound, most)
+        if block.owner != setting.active:
+            side = replace(side, factor=round_digits(_descended(run, block, bound, epochs)[1]))
+        sides.append(side)
     return _exchange(
         choices,
         setting,
-        sides=tuple(replace(side, ridge=ridge) for side in sides),
+        sides=tuple(sides),
         epochs=epochs,
         batches=-(-setting.rows // batch),
         message_clip=descent_clip(run, epochs),
@@ -467,26 +406,6 @@ def _exchange(choices: GLMChoices, setting: GLMSetting, **chosen: Any) -> Exchan
     )
 
 
-def _side(
-    choices: GLMChoices,
-    setting: GLMSetting,
-    run: DescentSetting,
-    block: ColumnBlock,
-    balls: Mapping[str, float],
-    epochs: int,
-) -> ExchangeSide:
-    """The bounds of one owner; the active party sends no scores, so the bound on its weights may be large."""
-    norm, typical = setting.norm(block.owner), math.sqrt(setting.family.typical_variance)
-    wide = round_digits(_REACH * typical / norm)
-    bound = balls.get(block.owner, wide) if choices.weight_bound is None else float(choices.weight_bound)
-    clip = round_digits(norm * bound) if choices.score_clip is None else float(choices.score_clip)
-    if block.owner == setting.active:
-        return ExchangeSide(block.owner, run.ridge, bound, clip)
-    return ExchangeSide(
-        block.owner, run.ridge, bound, clip, descent_factor(run, block, bound, epochs, intercept=INTERCEPT)
-    )
-
-
 def _method(asked: Any) -> Method:
     method = asked.method
     if method == "auto":
@@ -495,39 +414,9 @@ def _method(asked: Any) -> Method:
         return "gradient"
     if asked.penalty != "l2":
         raise StudyError(f'penalty="{asked.penalty}" needs proximal steps: use method="gradient" (or "auto") [ST133]')
-    for name in _ONLY_GRADIENT:
+    for name in ("batch", "learning_rate"):
         if getattr(asked, name) is not None:
             raise StudyError(
                 f'{name} is for method="gradient"; fits that take turns use all rows and need no steps [ST134]'
             )
     return "alternating"
-
-
-def family_options(given: object) -> dict[str, Any]:
-    """The options of a family, by name."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise StudyError(
-            f'family_options must be a mapping such as {{"reach": 3.0}}, not {type(given).__name__} [ST135]'
-        )
-    for name in given:
-        one_of("a name in family_options", name, OPTIONS)
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def one_of(what: str, value: object, known: Iterable[str]) -> None:
-    """Raise an error if the value is not one of the known words; it suggests a similar word."""
-    names = tuple(known)
-    if value not in names:
-        hint = suggest_name(value, names) if isinstance(value, str) else ""
-        raise StudyError(f"{what} must be one of {', '.join(names)}, not {value!r}{hint} [ST136]")
-
-
-def _positive(name: str, value: object) -> None:
-    if not _is_number(value) or not 0 < value < math.inf:  # type: ignore[operator]
-        raise StudyError(f"{name} must be a finite number above 0, not {value!r} [ST137]")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from colonnade.kinds.glm.planning import multiplier, suggest
+from colonnade.kinds.glm.planning import GLMSetting, suggest
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
 from colonnade.models.planner import PlanDetails
 from colonnade.models.sample_size import ENOUGH_OF_A_PART, SampleSizeForecast, two_digits
@@ -88,17 +88,14 @@ def _guarantees(statement: Statement) -> Guarantees:
     rows.append(_proven(statement, "all messages", EAVESDROPPER, "one whole person", statement.events))
     for row in statement.rows:
         if row.observer == Observer.analyst():
-            what = _published_things(statement) if row.theorem else NOTHING
+            released = any(event.name.startswith("weights of ") for event in statement.events)
+            all_told = "all messages and released weights" if released else "all messages"
+            what = all_told if row.theorem else NOTHING
         else:
             what = "all that it receives"
         status = NO_GUARANTEE if math.isinf(row.epsilon) else row.status
         rows.append(Guarantee(what, row.who, row.adjacency.value, row.epsilon, row.delta, row.theorem, status))
     return Guarantees(rows)
-
-
-def _published_things(statement: Statement) -> str:
-    released = any(event.name.startswith("weights of ") for event in statement.events)
-    return "all messages and released weights" if released else "all messages"
 
 
 def _of_party(statement: Statement, owner: str) -> Iterator[Guarantee]:
@@ -128,12 +125,8 @@ def _about(statement: Statement, owner: str) -> list[Event]:
 
 def _published(events: Sequence[Event], statement: Statement) -> float:
     """The epsilon of an observer who sees all these events and holds no columns and no noise."""
-    seen = views([_open_to_all(event) for event in events], Observer.coordinator(), statement.trust)
-    return epsilon(seen, statement.delta).epsilon
-
-
-def _open_to_all(event: Event) -> Event:
-    return replace(event, audience=()) if isinstance(event, SquaredRelease) else event
+    told = [replace(event, audience=()) if isinstance(event, SquaredRelease) else event for event in events]
+    return epsilon(views(told, Observer.coordinator(), statement.trust), statement.delta).epsilon
 
 
 def _cells(row: Guarantee) -> tuple[str, ...]:
@@ -264,17 +257,8 @@ def outlook(task: Exchange) -> SampleSizeForecast:
 
 def _agreement(task: Exchange, rows: int | None = None) -> dict[str, float]:
     """What is expected of the others' scores, with as many people as the study says, or with others."""
-    found = suggest(
-        task.blocks,
-        task.active,
-        task.family,
-        rows or task.rows,
-        multiplier(task),
-        intercept=task.intercept,
-        epochs=task.epochs,
-        message_clip=task.message_clip,
-    )
-    return found.agreement
+    setting = GLMSetting(task.blocks, task.active, task.family, task.trust, rows or task.rows)
+    return suggest(setting, task.multiplier, epochs=task.epochs, message_clip=task.message_clip).agreement
 
 
 def _row(side: Mapping[str, Any], active: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.glm import sides
-from colonnade.kinds.glm.sides import ActiveDescent, ActiveFit, KeptWeights, PassiveParty, active_side, passive_side
+from colonnade.kinds.glm.sides import ActiveDescent, ActiveFit, KeptWeights, PassiveParty, active_side
 from colonnade.kinds.glm.task import Exchange
 from colonnade.message_schema import ArrayForm, FiniteFloat, ItemList, MessageSchema, TextForm, receive_message
 from colonnade.protocols.iteration import NoiseSampler, PreparedNoise, RoundCounter
@@ -52,9 +52,13 @@ _SLOPES = "slopes"
 
 @dataclass(frozen=True)
 class ExchangeOutcome:
-    """What a participant has in the end: its own weights if it is an owner, and everyone's if they were released."""
+    """What a participant has in the end: its own weights if it is an owner, and everyone's if they were released.
 
-    last_fit: Callable[[], KeptWeights] | None
+    Where all parties run in one process, it has the weights of all of them.
+    """
+
+    fits: Mapping[str, Callable[[], KeptWeights]]
+    """What makes the weights that this process has, by party."""
     released: Mapping[str, KeptWeights] | None
     fit: str = ""
     """A random name of this fit, equal at all parties, so that weights of different fits are not combined."""
@@ -62,24 +66,19 @@ class ExchangeOutcome:
     """The active party's own side of the exchange, which it tells nobody."""
 
     @cached_property
-    def kept(self) -> KeptWeights | None:
-        """An owner's own weights, computed when they are first asked for: after it has left, so nobody sees how long.
+    def held(self) -> Mapping[str, KeptWeights]:
+        """These weights, computed when they are first asked for: after a party has left, so nobody sees how long.
 
         The active party's last fit ends when it makes no more progress, which depends on its rows.
         """
-        return None if self.last_fit is None else self.last_fit()
-
-    @property
-    def held(self) -> Mapping[str, KeptWeights]:
-        """The weights that this process has."""
-        return {} if self.kept is None else {self.kept.party: self.kept}
+        return {party: fit() for party, fit in self.fits.items()}
 
     @property
     def in_sample(self) -> tuple[Vector, Vector] | None:
         """The active party's labels, and what its final model expects of the same people, as scores."""
-        if self.side is None or self.kept is None:
+        if self.side is None:
             return None
-        return self.side.labels, self.side.expected_scores(self.kept)
+        return self.side.labels, self.side.expected_scores(self.held[self.side.task.active])
 
 
 def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> ExchangeOutcome:
@@ -95,7 +94,7 @@ def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> E
 
     if labels is not None:
         return _active(me, active_side(held, labels, task), task, draw)
-    return _passive(me, passive_side(held, me.name, task), task, draw)
+    return _passive(me, PassiveParty(held, me.name, task), task, draw)
 
 
 def coordinator(me: Coordinator, task: Exchange) -> ExchangeOutcome:
@@ -105,9 +104,9 @@ def coordinator(me: Coordinator, task: Exchange) -> ExchangeOutcome:
     for _ in RoundCounter(task.steps, me.progress, "exchange"):
         receive_message(me.link(task.active), task.active, STEP)
     if not task.release:
-        return ExchangeOutcome(None, None, fit)
+        return ExchangeOutcome({}, None, fit)
     released = _weights_of_others(me, task) | {task.active: _unfolded(me, task)}
-    return ExchangeOutcome(None, _released_alike(me, released, fit, task), fit)
+    return ExchangeOutcome({}, _released_alike(me, released, fit, task), fit)
 
 
 def simulate(
@@ -125,7 +124,7 @@ def reference(
 ) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
     """The protocol in one place, without messages; with the same noise it gives the same numbers."""
     active = active_side(sides.with_constant(tables[task.active], task.active, task), labels, task)
-    others = {name: passive_side(sides.with_constant(tables[name], name, task), name, task) for name in task.passives}
+    others = {name: PassiveParty(sides.with_constant(tables[name], name, task), name, task) for name in task.passives}
     for step in task.steps:
         slopes = sides.add_noise(active.slopes(step.batch), task.active, task, draw)
         active.learn(step.answer)
@@ -166,12 +165,14 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: No
                 side.hear(name, step.answer, task.grid.real(told))
     compare_digests(me, task.owners, said.digest(), _SLOPES)
     if not task.release:
-        return ExchangeOutcome(side.keep_weights, None, fit, side)
+        return ExchangeOutcome({me.name: side.keep_weights}, None, fit, side)
     opened = _publish(me, side.release_weights(), task, draw)
     unfolded = side.unfold(opened[me.name].weights)
     for name in others:  # made of released and received numbers alone
         me.link(name).send("unfolded", weights=unfolded.weights, factors=[unfolded.factors[p] for p in task.passives])
-    return ExchangeOutcome(side.keep_weights, _released_alike(me, opened | {me.name: unfolded}, fit, task), fit, side)
+    return ExchangeOutcome(
+        {me.name: side.keep_weights}, _released_alike(me, opened | {me.name: unfolded}, fit, task), fit, side
+    )
 
 
 def _passive(me: Owner, side: PassiveParty, task: Exchange, draw: NoiseSampler) -> ExchangeOutcome:
@@ -189,10 +190,10 @@ def _passive(me: Owner, side: PassiveParty, task: Exchange, draw: NoiseSampler) 
             me.tell((task.active,), "scores", told, event=event)
     compare_digests(me, task.owners, said.digest(), _SLOPES)
     if not task.release:
-        return ExchangeOutcome(side.keep_weights, None, fit)
+        return ExchangeOutcome({me.name: side.keep_weights}, None, fit)
     opened = _publish(me, side.weights, task, draw)
     return ExchangeOutcome(
-        side.keep_weights, _released_alike(me, opened | {task.active: _unfolded(me, task)}, fit, task), fit
+        {me.name: side.keep_weights}, _released_alike(me, opened | {task.active: _unfolded(me, task)}, fit, task), fit
     )
 
 

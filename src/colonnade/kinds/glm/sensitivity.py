@@ -157,22 +157,7 @@ class GradientExchange:
     @property
     def kick(self) -> Fraction:
         """How far one step on the changed row itself moves the active party's weights."""
-        return self._kick(self.slope, self.row_norm)
-
-    @property
-    def passive_kick(self) -> Fraction:
-        """How far one step on the changed row itself moves a passive party's weights."""
-        received = self.slope if self.received is None else self.received
-        return self._kick(received, self.row_norm if self.changing is None else self.changing)
-
-    @property
-    def largest_score(self) -> Fraction:
-        """The largest magnitude of a score before noise."""
-        longest = Fraction(self.row_norm) * Fraction(self.weight_norm)
-        return longest if self.score is None else min(longest, Fraction(self.score))
-
-    def _kick(self, slope: float, norm: float) -> Fraction:
-        return 2 * Fraction(self.rate) * Fraction(slope) * Fraction(norm) / self.batch_size
+        return 2 * Fraction(self.rate) * Fraction(self.slope) * Fraction(self.row_norm) / self.batch_size
 
     @property
     def passive_contraction(self) -> Fraction:
@@ -238,8 +223,13 @@ def _run(run: GradientExchange, side: _Side) -> Fraction:
 
 
 def _passive(run: GradientExchange) -> _Side:
-    own = 2 * run.largest_score
-    return _Side(run.passive_contraction, run.passive_kick, Fraction(run.row_norm), own, own)
+    norm = Fraction(run.row_norm)
+    longest = norm * Fraction(run.weight_norm)
+    own = 2 * (longest if run.score is None else min(longest, Fraction(run.score)))
+    received = Fraction(run.slope if run.received is None else run.received)
+    changing = norm if run.changing is None else Fraction(run.changing)
+    kick = 2 * Fraction(run.rate) * received * changing / run.batch_size
+    return _Side(run.passive_contraction, kick, norm, own, own)
 
 
 def _active(run: GradientExchange, own: Fraction | None = None) -> _Side:

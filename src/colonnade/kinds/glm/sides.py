@@ -13,9 +13,8 @@ Nothing here sends or sees another party's columns; noise is drawn by a function
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -326,21 +325,28 @@ class KeptWeights:
     spreads: Mapping[str, float] = field(default_factory=dict)
 
 
-class PassiveParty(ABC):
-    """A passive party: from slopes that it receives to weights, and to the scores that it sends."""
+class PassiveParty:
+    """A passive party: from slopes that it receives to weights, and to the scores that it sends.
+
+    In an alternating exchange it fits all its rows anew, the one batch; otherwise it takes a step for each batch.
+    """
 
     def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
         self.rows, self.task, self.side = rows, task, task.side(owner)
         self.weights = np.zeros(rows.shape[1])
+        self._fit: BallFit | None = None
+        if task.method == "alternating":
+            bounds = (task.family.curvature, self.side.ridge, self.side.weight_bound, float_up(task.pull(owner)))
+            self._fit = BallFit.of(rows, *bounds)
 
     def take(self, batch: int, slopes: Vector) -> None:
         """Learn from one batch's slopes, with their noise; those beyond the clip are clipped first."""
         clipped = np.clip(slopes, -self.task.message_clip, self.task.message_clip)
-        self.weights = self._learned(self.rows[batch :: self.task.batches], clipped)
-
-    @abstractmethod
-    def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
-        """The next weights, from the slopes of these rows."""
+        rows = self.rows[batch :: self.task.batches]
+        if self._fit is None:
+            self.weights = descent_step(self.weights, clipped @ rows, self.side, self.task)
+        else:
+            self.weights = self._fit.minimise(rows.T @ clipped / len(rows), self.weights)
 
     def scores(self, batch: int) -> Vector:
         """The scores of one batch, within their clip."""
@@ -350,25 +356,6 @@ class PassiveParty(ABC):
     def keep_weights(self) -> KeptWeights:
         """The final weights, which it tells nobody."""
         return KeptWeights(self.side.owner, self.weights)
-
-
-class PassiveFit(PassiveParty):
-    """A passive party of an alternating exchange, where the one batch is all rows."""
-
-    def __init__(self, rows: Matrix, owner: str, task: Exchange) -> None:
-        super().__init__(rows, owner, task)
-        bounds = (task.family.curvature, self.side.ridge, self.side.weight_bound, float_up(task.pull(owner)))
-        self._fit = BallFit.of(rows, *bounds)
-
-    def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
-        return self._fit.minimise(rows.T @ slopes / len(rows), self.weights)
-
-
-class PassiveDescent(PassiveParty):
-    """A passive party of gradient descent."""
-
-    def _learned(self, rows: Matrix, slopes: Vector) -> Vector:
-        return descent_step(self.weights, slopes @ rows, self.side, self.task)
 
 
 def descent_step(weights: Vector, total: Vector, side: ExchangeSide, task: Exchange) -> Vector:
@@ -419,8 +406,8 @@ class _Active:
         kept = self.received.setdefault(party, np.full(len(self.rows), np.nan))
         kept[batch :: self.task.batches] = scores
 
-    def refit(self, ridge: float, *, certified: bool = True) -> ActivePartyFit:
-        """Fit own columns and one factor for each party's scores to the labels, given what was received.
+    def refit(self, ridge: float, *, certified: bool = True) -> tuple[Vector, Vector]:
+        """Fit own columns and one factor for each party's scores to the labels: the weights, and the scores they give.
 
         A penalty holds each factor near the expected one. Numbers made from a fit may be sent only if it is
         ``certified``: its gradient is then as short as the proofs need, after as many steps for all rows.
@@ -437,7 +424,7 @@ class _Active:
             weights = certified_fit(objective, self.task.active_norm, self.task.slack(self.task.active))
         else:
             weights = free_fit(objective)
-        return ActivePartyFit(weights, rows @ weights, heard)
+        return weights, rows @ weights
 
     def guess(self, party: str) -> VarianceGuess:
         """What the variance of a party's scores should be, by what is known without looking at it."""
@@ -475,7 +462,9 @@ class _Active:
 
     def _last_fit(self, heard: Mapping[str, ForecastScores]) -> tuple[Vector, float]:
         """Weights of own columns and factors, and how much the constant must be raised."""
-        own, ridge, scores = self.rows.shape[1], _gentle(self), list(heard.values())
+        # Nobody else sees this fit: its penalty is that of the steps, or a small one that makes it unique.
+        steps = self.side.ridge + self.task.prox_ridge if self.task.method == "gradient" else 0.0
+        own, ridge, scores = self.rows.shape[1], max(steps, 1.0 / len(self.rows)), list(heard.values())
         if self.family.name == "logistic" and not self.task.l1:
             return fit_corrected(self.rows, self.labels, scores, ridge), 0.0
         sparse = np.where(np.arange(own + len(heard)) < own - 1, self.task.l1, 0.0)  # no constant, no factors
@@ -498,7 +487,7 @@ class ActiveFit(_Active):
 
     def slopes(self, batch: int) -> Vector:
         """The slopes of all rows at the best fit so far."""
-        self._told = self.family.clip_slopes(self.refit(self.side.ridge).scores, self.labels)
+        self._told = self.family.clip_slopes(self.refit(self.side.ridge)[1], self.labels)
         return self._told
 
     def hear(self, party: str, batch: int, scores: Vector) -> None:
@@ -518,18 +507,25 @@ class ActiveFit(_Active):
 
     def release_weights(self) -> Vector:
         """The weights to be released: of own columns, the constant, and each party's column of scores."""
-        return self.refit(self.task.release_ridge).weights
+        return self.refit(self.task.release_ridge)[0]
 
     def unfold(self, weights: Vector) -> KeptWeights:
         """Released weights as a model of the scores themselves, by what was received alone.
 
         The other parties' weights have noise now, so their scores get smaller factors.
         """
-        found = ActivePartyFit(weights, np.zeros(0), _received_scores(self))
-        blurs = {p: FILLED * (self.task.row_norm(p) * self.task.weights_deviation(p)) ** 2 for p in found.heard}
-        left = [each.signal / (each.signal + blurs[party]) for party, each in found.heard.items()]
-        own = len(weights) - len(left)
-        return replace(found, weights=np.append(weights[:own], weights[own:] * left)).as_kept_weights(self)
+        task, heard = self.task, _received_scores(self)
+        blurs = {p: FILLED * (task.row_norm(p) * task.weights_deviation(p)) ** 2 for p in heard}
+        left = [each.signal / (each.signal + blurs[party]) for party, each in heard.items()]
+        own = weights[: len(weights) - len(left)].copy()
+        told = zip(heard.items(), weights[len(own) :] * left, strict=True)
+        factors = {party: float(weight) * each.factor for (party, each), weight in told}
+        hidden = sum(f**2 * heard[p].signal * (1 - heard[p].share) for p, f in factors.items())
+        steepness, moved = unblur_scores(self.family, hidden)
+        shift = moved - steepness * sum(f * heard[p].middle for p, f in factors.items())
+        own *= steepness
+        own[-1] += shift / task.intercept
+        return KeptWeights(task.active, own, {party: steepness * factor for party, factor in factors.items()})
 
 
 class ActiveDescent(_Active):
@@ -567,39 +563,6 @@ class ActiveDescent(_Active):
 def active_side(rows: Matrix, labels: Vector, task: Exchange) -> ActiveFit | ActiveDescent:
     """The active party of the task's method."""
     return ActiveFit(rows, labels, task) if task.method == "alternating" else ActiveDescent(rows, labels, task)
-
-
-def passive_side(rows: Matrix, name: str, task: Exchange) -> PassiveParty:
-    """A passive party of the task's method."""
-    return PassiveFit(rows, name, task) if task.method == "alternating" else PassiveDescent(rows, name, task)
-
-
-def _gentle(side: _Active) -> float:
-    """The penalty of a fit that nobody else sees: that of the steps, or a small one that makes it unique."""
-    steps = side.side.ridge + side.task.prox_ridge if side.task.method == "gradient" else 0.0
-    return max(steps, 1.0 / len(side.rows))
-
-
-@dataclass(frozen=True)
-class ActivePartyFit:
-    """Weights of the own columns, the constant and the received columns, with the scores they give."""
-
-    weights: Vector
-    scores: Vector
-    heard: Mapping[str, ReceivedScores]
-
-    def as_kept_weights(self, side: _Active) -> KeptWeights:
-        """The fit as a model of the true scores, which have no noise."""
-        own = len(self.weights) - len(self.heard)
-        weights = self.weights[:own].copy()
-        found = dict(zip(self.heard, self.weights[own:], strict=True))
-        factors = {party: float(weight) * self.heard[party].factor for party, weight in found.items()}
-        hidden = sum(f**2 * self.heard[p].signal * (1 - self.heard[p].share) for p, f in factors.items())
-        steepness, moved = unblur_scores(side.family, hidden)
-        shift = moved - steepness * sum(f * self.heard[p].middle for p, f in factors.items())
-        weights *= steepness
-        weights[-1] += shift / side.task.intercept
-        return KeptWeights(side.task.active, weights, {party: steepness * factor for party, factor in factors.items()})
 
 
 def _whole(received: Vector) -> Vector:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from colonnade.errors import StudyError
-from colonnade.kinds.glm import sensitivity as alternating, sensitivity as exchange
+from colonnade.kinds.glm import sensitivity as bounds
 from colonnade.kinds.glm.losses import AT_ONCE, NEWTON_STEPS, TRIALS, Family, proven_steps
 from colonnade.privacy import Event, Trust
 from colonnade.privacy.sensitivity import float_up, root_up
@@ -27,6 +27,12 @@ RECEIVED_CLIP = 3.0  # scores that the active party received are scaled to devia
 _SLACK = Fraction(1, 1 << 12)
 
 Method = Literal["alternating", "gradient"]
+PROTOCOL = "exchange 1"
+STEPS = "exchange-sensitivity"
+FITS = "alternating-fits"
+RELEASE = 4  # weights get this multiple of the messages' variance: they move far less, so it costs little accuracy
+_MOST_FITS, _MOST_STEPS = 100, 100_000
+_SECONDS_PER_SLOPE = 5e-8
 
 
 @dataclass(frozen=True)
@@ -44,10 +50,21 @@ class ExchangeSide:
 
 
 @dataclass(frozen=True)
-class BoundedExchange(MessageTask, JointRows):
-    """The public values of an exchange, and the bounds that follow from them.
+class ExchangeStep:
+    """One exchange: slopes of the rows ``batch::batches``, then scores of the rows ``answer::batches``."""
 
-    ``sides`` are in the order of ``blocks``; a row is a block's columns and the public constant ``intercept``.
+    number: int
+    batch: int
+    answer: int | None
+
+
+@dataclass(frozen=True)
+class Exchange(MessageTask, JointRows):
+    """The public task, and the bounds that follow from it. All owners and the coordinator hold an equal one.
+
+    Every number sent is a multiple of ``2^-bits``. The variance of an owner's noise is ``noise / 2^20`` times the
+    square of what one person's columns with it can move in all its messages together. ``sides`` are in the order of
+    ``blocks``; a row is a block's columns and the public constant ``intercept``.
 
     * ``alternating``: in each epoch the active party fits and sends slopes, the others fit and send scores;
     * ``gradient``: steps of gradient descent over ``batches`` fixed batches, with ``l1`` and ``prox_ridge`` penalties.
@@ -71,6 +88,59 @@ class BoundedExchange(MessageTask, JointRows):
     release_ridge: float = 0.0
     intercept: float = 1.0
     bits: int = 28
+
+    rows_fixed: ClassVar[bool] = True
+    programs = TaskPrograms("colonnade.kinds.glm.programs")
+    error_on = "slope"
+    why_no_rounds = "has as many rounds as suit its noise"
+    rows_key: ClassVar[str] = "rows"
+
+    @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return f"glm-{self.method}"
+
+    def __post_init__(self) -> None:
+        if self.active not in self.owners or tuple(side.owner for side in self.sides) != self.owners:
+            raise ValueError("every owner has one side, in order, and one of them is active [VA133]")
+        steps, descends = self.epochs * self.batches, self.method == "gradient"
+        most = _MOST_STEPS if descends else _MOST_FITS
+        # F6: the active party's steps must not overshoot, and penalties must not turn weights around.
+        limit = 2 / (self.family.curvature * self.row_norm(self.active) ** 2 + self.side(self.active).ridge)
+        turned = [side.owner for side in self.sides if self.learning_rate * side.ridge > 1]
+        refused = (
+            (
+                not descends and self.batches != 1,
+                "fits that take turns use all rows at once; batches are for method = gradient [ST448]",
+            ),
+            (
+                not 1 <= self.batches <= self.rows,
+                f"{self.rows} rows cannot be split into {self.batches} batches [ST449]",
+            ),
+            (
+                not 1 <= steps <= most,
+                f"{self.epochs} epochs of {self.batches} batches are {steps:,} exchanges, and at most {most:,} are "
+                "possible: lower epochs [ST450]",
+            ),
+            (
+                descends and steps < 2,
+                "gradient descent needs at least two steps: raise epochs or lower batch [ST451]",
+            ),
+            (
+                descends and self.learning_rate > limit,
+                f"learning_rate is {self.learning_rate:g} and must be at most {limit:.4g} = 2 / (curvature x squared "
+                f"row norm of {self.active} + strength of an L2 penalty): beyond it steps overshoot [ST452]",
+            ),
+            (
+                descends and bool(turned),
+                f"learning_rate x strength must be at most 1, and is more at {', '.join(turned)}: lower either [ST453]",
+            ),
+        )
+        for wrong, why in refused:
+            if wrong:
+                raise StudyError(why)
+
+    # --- bounds
 
     def side(self, owner: str) -> ExchangeSide:
         """One owner's parameters."""
@@ -102,10 +172,10 @@ class BoundedExchange(MessageTask, JointRows):
         """A fit's gradient is at most this long in the end; it is a small part of what one row can move."""
         return float(_SLACK * self.pull(owner) / self.rows)
 
-    def descent(self, owner: str) -> exchange.GradientExchange:
+    def descent(self, owner: str) -> bounds.GradientExchange:
         """The bounds of Theorem H for one owner."""
         side = self.side(owner)
-        return exchange.GradientExchange(
+        return bounds.GradientExchange(
             epochs=self.epochs,
             batches=self.batches,
             batch_size=self.batch_size,
@@ -121,10 +191,10 @@ class BoundedExchange(MessageTask, JointRows):
             changing=self.block(owner).clip,
         )
 
-    def passive_fits(self, owner: str) -> alternating.PassiveFits:
+    def passive_fits(self, owner: str) -> bounds.PassiveFits:
         """The bounds of a passive party's fits."""
         side = self.side(owner)
-        return alternating.PassiveFits(
+        return bounds.PassiveFits(
             rounds=self.epochs,
             rows=self.rows,
             row_norm=self.row_norm(owner),
@@ -137,9 +207,9 @@ class BoundedExchange(MessageTask, JointRows):
             changing=self.block(owner).clip,
         )
 
-    def active_fits(self, ridge: float) -> alternating.ActiveFits:
+    def active_fits(self, ridge: float) -> bounds.ActiveFits:
         """The bounds of the active party's fits."""
-        return alternating.ActiveFits(
+        return bounds.ActiveFits(
             rounds=self.epochs,
             rows=self.rows,
             row_norm=self.active_norm,
@@ -152,94 +222,20 @@ class BoundedExchange(MessageTask, JointRows):
 
     def message_sensitivity(self, owner: str) -> Fraction:
         """A bound on how far all messages of an owner move when one person's columns with it are replaced."""
-        return root_up(self._messages_squared(owner))
-
-    def _messages_squared(self, owner: str) -> Fraction:
         if self.method == "gradient":
-            run = self.descent(owner)
-            passive = owner != self.active
-            return exchange.passive_squared(run) if passive else exchange.active_squared(run, self.family.own)
+            run, active = self.descent(owner), owner == self.active
+            return root_up(bounds.active_squared(run, self.family.own) if active else bounds.passive_squared(run))
         if owner == self.active:
-            return alternating.active_fits_squared(self.active_fits(self.side(owner).ridge))
-        return alternating.passive_fits_squared(self.passive_fits(owner))
+            return root_up(bounds.active_fits_squared(self.active_fits(self.side(owner).ridge)))
+        return root_up(bounds.passive_fits_squared(self.passive_fits(owner)))
 
     def weights_sensitivity(self, owner: str) -> Fraction:
         """How far the weights that an owner releases move, given all messages."""
         if self.method == "gradient":
-            return exchange.weights_sensitivity(self.descent(owner), active=owner == self.active)
+            return bounds.weights_sensitivity(self.descent(owner), active=owner == self.active)
         if owner == self.active:
-            return alternating.active_fits_weights(self.active_fits(self.release_ridge))
-        return alternating.passive_fits_weights(self.passive_fits(owner))
-
-
-PROTOCOL = "exchange 1"
-STEPS = "exchange-sensitivity"
-FITS = "alternating-fits"
-RELEASE = 4  # weights get this multiple of the messages' variance: they move far less, so it costs little accuracy
-_MOST_FITS, _MOST_STEPS = 100, 100_000
-_SECONDS_PER_SLOPE = 5e-8
-
-
-@dataclass(frozen=True)
-class ExchangeStep:
-    """One exchange: slopes of the rows ``batch::batches``, then scores of the rows ``answer::batches``."""
-
-    number: int
-    batch: int
-    answer: int | None
-
-
-@dataclass(frozen=True)
-class Exchange(BoundedExchange):
-    """The public task. All owners and the coordinator hold an equal one.
-
-    Every number sent is a multiple of ``2^-bits``. The variance of an owner's noise is ``noise / 2^20`` times the
-    square of what one person's columns with it can move in all its messages together.
-    """
-
-    rows_fixed: ClassVar[bool] = True
-    programs = TaskPrograms("colonnade.kinds.glm.programs")
-    error_on = "slope"
-    why_no_rounds = "has as many rounds as suit its noise"
-    rows_key: ClassVar[str] = "rows"
-
-    @property
-    def games(self) -> str:
-        """The name of the games that audit it."""
-        return f"glm-{self.method}"
-
-    def __post_init__(self) -> None:
-        if self.active not in self.owners or tuple(side.owner for side in self.sides) != self.owners:
-            raise ValueError("every owner has one side, in order, and one of them is active [VA133]")
-        if self.method == "alternating" and self.batches != 1:
-            raise StudyError("fits that take turns use all rows at once; batches are for method = gradient [ST448]")
-        if not 1 <= self.batches <= self.rows:
-            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches [ST449]")
-        most = _MOST_FITS if self.method == "alternating" else _MOST_STEPS
-        if not 1 <= self.epochs * self.batches <= most:
-            raise StudyError(
-                f"{self.epochs} epochs of {self.batches} batches are {self.epochs * self.batches:,} exchanges, and at "
-                f"most {most:,} are possible: lower epochs [ST450]"
-            )
-        if self.method == "gradient":
-            self._check_rate()
-
-    def _check_rate(self) -> None:
-        """F6: the active party's steps must not overshoot, and penalties must not turn weights around."""
-        if self.epochs * self.batches < 2:
-            raise StudyError("gradient descent needs at least two steps: raise epochs or lower batch [ST451]")
-        side, norm = self.side(self.active), self.row_norm(self.active)
-        limit = 2 / (self.family.curvature * norm**2 + side.ridge)
-        if self.learning_rate > limit:
-            raise StudyError(
-                f"learning_rate is {self.learning_rate:g} and must be at most {limit:.4g} = 2 / (curvature x squared "
-                f"row norm of {self.active} + strength of an L2 penalty): beyond it steps overshoot [ST452]"
-            )
-        for other in self.sides:
-            if self.learning_rate * other.ridge > 1:
-                raise StudyError(
-                    f"learning_rate x strength must be at most 1, and is more at {other.owner}: lower either [ST453]"
-                )
+            return bounds.active_fits_weights(self.active_fits(self.release_ridge))
+        return bounds.passive_fits_weights(self.passive_fits(owner))
 
     # --- who and when
 
@@ -265,26 +261,15 @@ class Exchange(BoundedExchange):
 
     def message_variance(self, owner: str) -> int:
         """The variance of the noise on each number an owner sends, in squared steps of the grid."""
-        return self._variance(self._message_square(owner), self.noise)
+        return -(-self.noise * self._squares(owner)[0] // NOISE_UNIT)
 
     def weights_variance(self, owner: str) -> int:
         """The variance of the noise on each weight an owner releases, in squared steps of the grid."""
-        return self._variance(self._weights_square(owner), RELEASE * self.noise)
+        return -(-RELEASE * self.noise * self._squares(owner)[1] // NOISE_UNIT)
 
-    @staticmethod
-    def _variance(square: int, noise: int) -> int:
-        return -(-noise * square // NOISE_UNIT)
-
-    def _message_square(self, owner: str) -> int:
-        return _squares(self._noiseless, owner)[0]
-
-    def _weights_square(self, owner: str) -> int:
-        return _squares(self._noiseless, owner)[1]
-
-    @cached_property
-    def _noiseless(self) -> Exchange:
-        """The task with one fixed noise, as sensitivities do not depend on the noise."""
-        return self if self.noise == NOISE_UNIT else replace(self, noise=NOISE_UNIT)
+    def _squares(self, owner: str) -> tuple[int, int]:
+        """Squared sensitivities of messages and of weights; they do not depend on the noise."""
+        return _squares(self if self.noise == NOISE_UNIT else replace(self, noise=NOISE_UNIT), owner)
 
     def message_deviation(self, owner: str) -> float:
         """The standard deviation of the noise on each number an owner sends."""
@@ -296,23 +281,19 @@ class Exchange(BoundedExchange):
 
     def message_event(self, owner: str) -> Event:
         """The event that an owner sends all its messages, to whoever receives or can compute them."""
-        kind = "slopes" if owner == self.active else "scores"
-        return self._event(f"{kind} of {owner}", owner, self.numbers(owner), self._message_square(owner), self.noise)
+        name = f"{'slopes' if owner == self.active else 'scores'} of {owner}"
+        return self._event(name, owner, self.numbers(owner), self._squares(owner)[0], self.message_variance(owner))
 
     def weights_event(self, owner: str) -> Event:
         """The event that an owner releases its weights, after all messages are known."""
-        square = self._weights_square(owner)
-        return self._event(f"weights of {owner}", owner, self.weights(owner), square, RELEASE * self.noise)
+        size, square = self.weights(owner), self._squares(owner)[1]
+        return self._event(f"weights of {owner}", owner, size, square, self.weights_variance(owner))
 
-    def _event(self, name: str, owner: str, numbers: int, square: int, noise: int) -> Event:
+    def _event(self, name: str, owner: str, numbers: int, square: int, variance: int) -> Event:
+        # Where weights are released, messages count as published: the weights depend on them.
         theorem = FITS if self.method == "alternating" else STEPS
-        audience = () if self.seen else tuple(other for other in self.owners if other != owner)
-        return message_event(name, owner, numbers, square, self._variance(square, noise), theorem, audience)
-
-    @property
-    def seen(self) -> bool:
-        """Whether messages count as published: released weights depend on them."""
-        return self.release
+        audience = () if self.release else tuple(other for other in self.owners if other != owner)
+        return message_event(name, owner, numbers, square, variance, theorem, audience)
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

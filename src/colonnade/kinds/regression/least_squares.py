@@ -71,7 +71,6 @@ class LeastSquaresSolution:
     ridge: float
     clipped: int
     """How many eigenvalues were negative."""
-    stretches: Vector
     spreads: Vector
     """The deviation of each label's fitted values."""
     agreements: Vector
@@ -109,7 +108,8 @@ def order_moments(published: NoisyMoments, reading: MomentReading) -> tuple[Matr
     chosen = np.ix_(order, order)
     factors = np.ones(len(order))
     factors[len(reading.features) : -1] = 1 / reading.label_weight
-    return rescale_moments(published.matrix[chosen], published.deviations[chosen], factors)
+    both = np.outer(factors, factors)
+    return published.matrix[chosen] * both, published.deviations[chosen] * np.abs(both)
 
 
 def fit_weights(
@@ -172,12 +172,6 @@ def least_squares_problem(
     )
 
 
-def rescale_moments(matrix: Matrix, deviations: Matrix, factors: Vector) -> tuple[Matrix, Matrix]:
-    """The moments of columns that are multiplied by these factors, and their deviations."""
-    both = np.outer(factors, factors)
-    return matrix * both, deviations * np.abs(both)
-
-
 def shift_moments(matrix: Matrix, deviations: Matrix, constant: float, offsets: Vector) -> tuple[Matrix, Matrix]:
     """The moments of columns to which these offsets are added; the last column is the constant."""
     change = np.eye(len(matrix))
@@ -213,7 +207,6 @@ def solve(given: LeastSquaresProblem, ridge: float | str = "auto", *, stretch: b
         intercepts=given.label_means - given.feature_means @ (weights * stretches),
         ridge=strength,
         clipped=int(np.count_nonzero(values < 0)),
-        stretches=stretches,
         spreads=np.sqrt(squares) * stretches,
         agreements=agreements * stretches,
     )
@@ -401,7 +394,9 @@ class _Seen:
     def weights(self, label: int, normals: Matrix) -> Matrix:
         """Draws of one label's weights, from standard normal numbers: as many as features twice."""
         found = [self._given(label, share) for share in _EXPLAINED]
-        ends = np.rint(len(normals) * np.cumsum(_normalised([each.chance for each in found]))).astype(int)
+        logarithms = [each.chance for each in found]
+        chances = np.exp(np.array(logarithms) - max(logarithms))
+        ends = np.rint(len(normals) * np.cumsum(chances / chances.sum())).astype(int)
         pieces = np.split(normals, ends[:-1])
         return np.vstack([each.draws(piece) for each, piece in zip(found, pieces, strict=True)])
 
@@ -501,11 +496,6 @@ def _prior(sizes: Vector, floor: Vector, columns: Sequence[tuple[int, bool]]) ->
         found[place] = max(1.0, everything / (len(columns) * max(own, np.finfo(np.float64).tiny))) / everything
         start += size
     return found
-
-
-def _normalised(logarithms: Sequence[float]) -> Vector:
-    chances = np.exp(np.array(logarithms) - max(logarithms))
-    return np.asarray(chances / chances.sum())
 
 
 _MOST_PARTIES = 8  # each needs a map for every other one

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, Unpack, cast
@@ -38,6 +38,7 @@ from colonnade.kinds.regression.least_squares import (
     read_laws,
 )
 from colonnade.kinds.regression.task import GradientTask
+from colonnade.models.assessment import accuracy
 from colonnade.models.classifier_mixin import ClassifierMixin, Threshold, check_threshold, shares_of
 from colonnade.models.design import LabelDesign, label_weight, split_label, weighted_rows
 from colonnade.models.estimates import ErrorBars
@@ -53,7 +54,9 @@ from colonnade.models.parameters import (
     above,
     at_least,
     at_most,
+    check_positive,
     check_whole,
+    one_of,
 )
 from colonnade.models.planner import PlanDetails, Roster
 from colonnade.models.sample_size import ENOUGH_OF_A_PREDICTION, SampleSizeForecast
@@ -94,29 +97,17 @@ def forecast_error(
 ) -> Forecast:
     """The forecast for a task about ``columns`` encoded features whose rows have at most this norm."""
     variance = norm * norm / (2 * columns)
-    if task.scheme is None:
-        error = moments_error(task, declared) * math.sqrt(columns / variance) / (rows or 1)
-    else:
-        error = gradients_error(cast("GradientTask", task), columns, variance)
-    return Forecast(method, task, error, rows)
-
-
-def moments_error(task: Moments, declared: Column) -> float:
-    """The deviation of a coefficient's noise in the least squares problem, times the number of rows."""
-    norm: Norm = "l1" if task.pure else "l2"
-    weight = float(label_weight(declared, norm, task.constant, task.gamma))
+    if isinstance(task, GradientTask):
+        scaled = variance * task.scale**2
+        averaged = max(1, task.rounds - task.rounds // 2)
+        noise = task.noise_std / math.sqrt(averaged) * math.sqrt(columns / scaled)
+        unlearned = LEARNABLE * math.exp(-task.learning_rate * scaled / 4 * 0.75 * task.rounds)
+        return Forecast(method, task, math.hypot(noise, unlearned), rows)
+    weight = float(label_weight(declared, "l1" if task.pure else "l2", task.constant, task.gamma))
     # Off the diagonal there are two copies of each entry, except with Laplace noise.
     entry = task.noise_std if task.pure else task.noise_std / math.sqrt(2)
-    return entry * math.hypot(1 / weight, WEIGHTS)
-
-
-def gradients_error(task: GradientTask, columns: int, variance: float) -> float:
-    """The error of a probability: by noise in the averaged weights, and because learning stops early."""
-    scaled = variance * task.scale**2
-    averaged = max(1, task.rounds - task.rounds // 2)
-    noise = task.noise_std / math.sqrt(averaged) * math.sqrt(columns / scaled)
-    unlearned = LEARNABLE * math.exp(-task.learning_rate * scaled / 4 * 0.75 * task.rounds)
-    return math.hypot(noise, unlearned)
+    error = entry * math.hypot(1 / weight, WEIGHTS) * math.sqrt(columns / variance) / (rows or 1)
+    return Forecast(method, task, error, rows)
 
 
 Task = Moments | GradientTask
@@ -126,6 +117,7 @@ PURE = 1e-30  # too small to help any accountant, and far above the distance of 
 Ridge = Literal["auto"] | Annotated[float, at_least(0), FINITE]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Regression(LinearModel[Task, Published]):
     """A regression of one party's column on all other columns of all parties.
 
@@ -133,14 +125,15 @@ class Regression(LinearModel[Task, Published]):
     ``feature_names_in_``, the encoded columns; with ``intercept_`` it gives the scores.
     """
 
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    label: Label = None
     method: str
-    epsilon: float | Mapping[str, float] | None
-    delta: float
-    noise: str
-    ridge: float | str
-    epsilon_by_party: Mapping[str, float] | None
-    intercept: bool
-    rows_at_most: int
+    noise: NormalLawName = DEFAULT_LAW
+    ridge: Ridge = "auto"
+    epsilon_by_party: EpsilonByParty = None
+    intercept: bool = True
+    rows_at_most: RowsAtMost = 2**24
 
     saved: ClassVar = {
         "feature_names_in": read_texts,
@@ -154,10 +147,10 @@ class Regression(LinearModel[Task, Published]):
         "protection": read_epsilons,
     }
     saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**LinearModel.saved_if_known, "parts": read_laws}
-    noise_std_: float
-    count_: float | None = None
-    clipped_: int | None = None
-    parts_: dict[str, PartLaw] | None = None
+    noise_std_: float = field(init=False)
+    count_: float | None = field(default=None, init=False)
+    clipped_: int | None = field(default=None, init=False)
+    parts_: dict[str, PartLaw] | None = field(default=None, init=False)
     """How each party's part of a score is spread; not in models of gradients or several classes."""
 
     # --- the joint computation
@@ -191,7 +184,7 @@ class Regression(LinearModel[Task, Published]):
         """Become the fitted model that a published result describes."""
         self.method_ = method_name(task)
         self.noise_std_ = task.noise_std
-        self.protection_ = protection_of(task, self.delta)
+        self.protection_ = dict(_protection(task, self.delta))
         return super().conclude(roster, task, result)
 
     # --- planning
@@ -264,10 +257,11 @@ class Regression(LinearModel[Task, Published]):
 
     def normal_law(self) -> NormalLawName:
         """The noise of every method but ``"functional"``."""
+        asked: str = self.noise
         for law in NORMAL_LAWS:
-            if law == self.noise:
+            if law == asked:
                 return law
-        hint = '; Laplace noise is method="functional"' if self.noise == FUNCTIONAL else ""
+        hint = '; Laplace noise is method="functional"' if asked == FUNCTIONAL else ""
         raise StudyError(f"noise must be one of {', '.join(NORMAL_LAWS)}, not {self.noise!r}{hint} [ST185]")
 
     def check_common(self) -> None:
@@ -292,10 +286,23 @@ class Regression(LinearModel[Task, Published]):
             design.columns,
         )
 
-    def remember(self, found: FittedWeights, published: NoisyMoments, reading: MomentReading) -> None:
-        """Store how the weights were computed: rows, ridge, clipped eigenvalues; and the parts of scores."""
+    def set_weights(
+        self,
+        published: NoisyMoments,
+        reading: MomentReading,
+        found: FittedWeights,
+        weights: tuple[Matrix, Matrix],
+        drawn: tuple[Matrix, Matrix],
+    ) -> None:
+        """Set weights and intercept, what noise may have done to them, and how they were computed.
+
+        ``weights`` are both as scores take them, and ``drawn`` such ones that may be those without noise.
+        """
+        self.feature_names_in_ = list(reading.features)
+        self.coef_, self.intercept_ = weights
         self.parts_ = part_laws(published, reading, self.coef_, tuple(self.schemas_))
         self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
+        self.set_error_bars(*map(error_bars.error_bars_of, weights, drawn))
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
@@ -341,17 +348,10 @@ def method_name(task: Task) -> str:
     return task.scheme or ("functional" if task.law == FUNCTIONAL else "one-shot")
 
 
-def protection_of(task: Task, delta: float) -> dict[str, float]:
-    """The epsilon of the published result for each party's columns alone; for gradients, for a whole person."""
-    return dict(_protected(task, delta))
-
-
 @lru_cache(maxsize=16)
-def _protected(task: Task, delta: float) -> Mapping[str, float]:
+def _protection(task: Task, delta: float) -> Mapping[str, float]:
+    """The epsilon of the published result for each party's columns alone; for gradients, for a whole person."""
     return task.protection(delta)
-
-
-LINEAR_METHODS = ("one-shot", "functional")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -378,29 +378,15 @@ class LinearRegression(Regression):
     """
 
     kind = "linear"
+    _estimator_type = "regressor"
     tasks = (Moments,)
 
-    epsilon: float | Mapping[str, float] | None = None
-    delta: float = 1e-5
-    label: Label = None
     method: Literal["one-shot", "functional"] = "one-shot"
-    noise: NormalLawName = DEFAULT_LAW
-    ridge: Ridge = "auto"
-    epsilon_by_party: EpsilonByParty = None
-    intercept: bool = True
     gamma: Annotated[int, at_least(2)] = 4096
-    rows_at_most: RowsAtMost = 2**24
-
-    @property
-    def _estimator_type(self) -> str:
-        return "regressor"
 
     def plan(self, roster: Roster) -> Moments:
         """One release of second moments with the least noise that meets the budgets."""
-        if self.method not in LINEAR_METHODS:
-            raise StudyError(
-                f"method of a linear regression must be one of {', '.join(LINEAR_METHODS)}, not {self.method!r} [ST194]"
-            )
+        one_of("method of a linear regression", self.method, ("one-shot", "functional"))
         law = self.normal_law()
         return self.plan_moments(roster, FUNCTIONAL if self.method == "functional" else law, self.gamma)
 
@@ -418,16 +404,12 @@ class LinearRegression(Regression):
         reading, unit, zero = self.reading(published.task), *self._unit()
         through = None if self.intercept else -zero / unit
         found = least_squares.fit_weights(published, reading, self.ridge, through)
-        self.feature_names_in_ = list(reading.features)
-        self.coef_ = unit * found.weights
-        self.intercept_ = zero + unit * found.offsets if self.intercept else np.zeros(1)
-        self.remember(found, published, reading)
         draws = error_bars.sample_weights(published, reading, self.ridge, through)
-        offsets = zero + unit * draws.offsets if self.intercept else np.zeros_like(draws.offsets)
-        self.set_error_bars(
-            error_bars.error_bars_of(self.coef_, unit * draws.weights),
-            error_bars.error_bars_of(self.intercept_, offsets),
-        )
+        both = [
+            zero + unit * each if self.intercept else np.zeros_like(each) for each in (found.offsets, draws.offsets)
+        ]
+        weights, drawn = (unit * found.weights, both[0]), (unit * draws.weights, both[1])
+        self.set_weights(published, reading, found, weights, drawn)
 
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The label in its unit."""
@@ -441,10 +423,6 @@ class LinearRegression(Regression):
         wrong, total = np.sum(np.square(true - predicted)), np.sum(np.square(true - true.mean()))
         return 1.0 - float(wrong / total) if total > 0 else 0.0
 
-    def true_of(self, X: People) -> NDArray[Any]:
-        """The labels of people in their unit, where X has a table with the label column."""
-        return self.design_.quantity.decode_values(self.label_of(X)[:, 0])
-
     def _unit(self) -> tuple[float, float]:
         """A factor and an offset: the label (after its transform) is factor times encoded label, plus offset."""
         quantity = self.design_.quantity
@@ -454,7 +432,6 @@ class LinearRegression(Regression):
         return (end - start) / 2, (start + end) / 2
 
 
-LOGISTIC_METHODS = ("auto", "one-shot", "functional", "sqm")
 _MOMENTS_GAMMA = 4096
 _GRADIENTS_GAMMA = {1: 1024, 3: 128}
 _WEIGHT_BOUND = {1: 8.0, 3: 4.0}
@@ -496,39 +473,27 @@ class LogisticRegression(ClassifierMixin[Task, Published], Regression):
     """
 
     kind = "logistic"
+    _estimator_type = "classifier"
     tasks = (Moments, GradientTask)
     many_classes = True
     saved_if_known: ClassVar = {**Regression.saved_if_known, "shares": read_array}
 
-    epsilon: float | Mapping[str, float] | None = None
-    delta: float = 1e-5
-    label: Label = None
     method: Literal["auto", "one-shot", "functional", "sqm"] = "auto"
     rows: Count | None = None
-    noise: NormalLawName = DEFAULT_LAW
-    ridge: Ridge = "auto"
-    epsilon_by_party: EpsilonByParty = None
     expansion: Literal[1, 3] = 1
     sampling: Literal["poisson", "disjoint"] = "poisson"
     rate: Annotated[float, above(0), at_most(1)] = 0.01
     epochs: Count = 10
     weight_bound: Positive | None = None
     learning_rate: Positive = 2.0
-    intercept: bool = True
     gamma: Annotated[int, at_least(2)] | None = None
-    rows_at_most: RowsAtMost = 2**24
     threshold: Threshold = 0.5
-
-    @property
-    def _estimator_type(self) -> str:
-        return "classifier"
 
     # --- planning
 
     def plan(self, roster: Roster) -> Task:
         """The task of the chosen method, with the least noise that meets the budgets."""
-        if self.method not in LOGISTIC_METHODS:
-            raise StudyError(f"method must be one of {', '.join(LOGISTIC_METHODS)}, not {self.method!r} [ST196]")
+        one_of("method", self.method, ("auto", "one-shot", "functional", "sqm"))
         classes = _columns(self.design(roster.schemas).declared)
         check_threshold(self.threshold, max(2, classes), released=self.method != "sqm" and self.intercept)
         if self.method == "auto":
@@ -607,12 +572,10 @@ class LogisticRegression(ClassifierMixin[Task, Published], Regression):
         check_whole("epochs", self.epochs, 1, 2**20)
         if self.expansion not in (1, 3):
             raise StudyError(f"expansion must be 1 or 3, not {self.expansion!r} [ST199]")
-        if self.sampling not in ("poisson", "disjoint"):
-            raise StudyError(f'sampling must be "poisson" or "disjoint", not {self.sampling!r} [ST200]')
+        one_of("sampling", self.sampling, ("poisson", "disjoint"))
         for name in ("rate", "learning_rate", "weight_bound"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise StudyError(f"{name} must be a positive number, not {value!r} [ST201]")
+            if (value := getattr(self, name)) is not None:
+                check_positive(name, value)
         if self.rate > 1:
             raise StudyError(f"rate is the share of people in a batch and at most 1, not {self.rate} [ST202]")
         return self.rows, max(1, round(self.rate * self.rows))
@@ -658,16 +621,10 @@ class LogisticRegression(ClassifierMixin[Task, Published], Regression):
             known = zip(found.label_means, found.solution.spreads, found.solution.agreements, strict=True)
             slope = math.fsum(least_squares.steepness(0.5, *map(float, each)) for each in known) / len(found.weights)
         self.shares_ = shares_of(found.label_means) if self.intercept else None
-        self.feature_names_in_ = list(reading.features)
-        self.coef_ = slope * found.weights
-        self.intercept_ = slope * (found.offsets - 0.5)
-        self.remember(found, result, reading)
         draws = error_bars.sample_weights(result, reading, self.ridge, through)
         slopes = error_bars.slopes(draws, found.label_means) if self.intercept else np.full(len(draws.weights), slope)
-        self.set_error_bars(
-            error_bars.error_bars_of(self.coef_, slopes[:, None, None] * draws.weights),
-            error_bars.error_bars_of(self.intercept_, slopes[:, None] * (draws.offsets - 0.5)),
-        )
+        drawn = slopes[:, None, None] * draws.weights, slopes[:, None] * (draws.offsets - 0.5)
+        self.set_weights(result, reading, found, (slope * found.weights, slope * (found.offsets - 0.5)), drawn)
 
     def _from_gradients(self, result: LearnedWeights) -> None:
         design = self.design_
@@ -701,11 +658,6 @@ class LogisticRegression(ClassifierMixin[Task, Published], Regression):
         """The classes, where each of them has a row of ``coef_``."""
         return [str(name) for name in self.classes_] if len(self.coef_) > 1 else [""]
 
-    def decision_function(self, X: People, **given: Unpack[ReadingOptions]) -> Matrix:
-        """Scores: log-odds of the second class, or a column for each class."""
-        scores = self.scores(X, **given)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
     def chances(self, scores: Matrix) -> Matrix:
         """The chance of each class; with several classes, their chances are divided by their sum."""
         found: Matrix = 0.5 + 0.5 * np.tanh(np.asarray(scores, dtype=np.float64) / 2)
@@ -715,15 +667,7 @@ class LogisticRegression(ClassifierMixin[Task, Published], Regression):
 
     def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[ReadingOptions]) -> float:
         """The share of people whose class is predicted; ``y`` only where the label is not in X."""
-        true, predicted = self.compare_labels(X, y, **given)
-        return float(np.mean(true == predicted))
-
-    def true_of(self, X: People) -> NDArray[Any]:
-        """The classes of people, where X has a table with the label column."""
-        encoded = self.label_of(X)
-        chosen = encoded[:, 0].astype(np.intp) if encoded.shape[1] == 1 else encoded.argmax(axis=1)
-        true: NDArray[Any] = self.classes_[chosen]
-        return true
+        return accuracy(*self.compare_labels(X, y, **given))
 
 
 def _columns(declared: Column) -> int:

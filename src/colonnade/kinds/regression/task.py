@@ -299,12 +299,15 @@ class GradientTask(JointRows, IterativeTask):
         }
 
     def __post_init__(self) -> None:
-        if not 1 <= self.batch <= self.rows:
-            raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch} [PR115]")
-        if self.expansion not in (1, 3):
-            raise PrivacyError("the sigmoid is expanded to degree 1 or 3 [PR116]")
-        if self.rounds < 1 or self.classes < 1 or self.gamma < 1:
-            raise PrivacyError("rounds, classes and gamma must be positive whole numbers [PR117]")
-        for value in (self.scale, self.weight_bound, self.learning_rate):
-            if not 0 < value < math.inf:
-                raise PrivacyError("scale, weight bound and learning rate must be positive numbers [PR118]")
+        sizes, counts = (self.scale, self.weight_bound, self.learning_rate), (self.rounds, self.classes, self.gamma)
+        allowed = {
+            f"a batch holds 1 to {self.rows} of the rows, not {self.batch} [PR115]": 1 <= self.batch <= self.rows,
+            "the sigmoid is expanded to degree 1 or 3 [PR116]": self.expansion in (1, 3),
+            "rounds, classes and gamma must be positive whole numbers [PR117]": min(counts) >= 1,
+            "scale, weight bound and learning rate must be positive numbers [PR118]": all(
+                0 < v < math.inf for v in sizes
+            ),
+        }
+        for due, kept in allowed.items():
+            if not kept:
+                raise PrivacyError(due)
