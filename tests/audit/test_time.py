@@ -33,7 +33,7 @@ from colonnade.tables.slots import RowSlots
 from colonnade.wire import codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_made
 from tests.kinds.split.embeddings import learners as embeddings
-from tests.kinds.synthesis.mixture import learners as mixture, starts
+from tests.kinds.synthesis.mixture import learners as mixture
 from tests.support import protocols as kit
 
 HOME = Path(randomness.__file__).parent
@@ -161,7 +161,6 @@ CASES = {
     "drawn": kit.gradients_task(),
     "mixture": mixture.mixture_task(),
     "mixture in turn": mixture.mixture_task(sampling="disjoint", vectors="linear"),
-    "mixture from marginals": starts.started_task(),
     "polynomial": kit.polynomial_task((2, 1), ["o0.c0 * o1.c0"]),
     "alternating": kit.exchange_task("alternating"),
     "gradient": kit.exchange_task("gradient"),
@@ -175,7 +174,6 @@ CASES = {
 LEARNERS = {
     "mixture": mixture,
     "mixture in turn": mixture,
-    "mixture from marginals": starts,
     "embeddings": embeddings,
     "embeddings in rounds": embeddings,
     "adaptive embeddings": Published,

@@ -174,14 +174,11 @@ def _with_error(mean: Estimate) -> str:
 
 def _uses_of_mixture(about: CardContext) -> list[str]:
     """What a mixture that was learned in rounds is good for."""
-    counts = "no counts were published, and"
-    if about.parameters["start"] == "marginals":
-        counts = "noisy counts were released for a start alone and are not kept, so"
     return [
         "A mixture was learned in rounds, from sums over people. It describes which columns go together in groups of "
         "people, and each column by a simple law within a group. So the table is good for developing and testing an "
-        f"analysis, and for a first impression. How far a share in it is from the truth is not known: {counts} "
-        'nothing here has an error bar. Where that matters, use `method = "marginals"`.',
+        "analysis, and for a first impression. How far a share in it is from the truth is not known: no counts were "
+        'published, and nothing here has an error bar. Where that matters, use `method = "marginals"`.',
         "By the model, these go together most:",
         _table(
             ("column", "with", "Cramér's V"),
@@ -281,8 +278,6 @@ def _provenance(about: CardContext, drawn: Sequence[SyntheticTable]) -> list[str
         how += f"above; {model} fitted to the second"
     if about.mixture:
         how = "Noisy sums in rounds, a mixture that follows from them"
-        if about.parameters["start"] == "marginals":
-            how = "Noisy counts, noisy sums in rounds that start from a fit to them, a mixture that follows from these"
     parts = [
         "## How it was made",
         f"{how}, and people drawn from that. What was drawn follows from what was published, by public randomness: "

@@ -40,8 +40,6 @@ def result(model: Synthesizer, run: Run, owners: Sequence[str]) -> Html:
 def _lead(model: Synthesizer) -> str:
     if _mixture(model):
         asked = "Sums over people were released in rounds, with noise; a mixture of groups of people follows from them"
-        if model.parameters_["start"] == "marginals":
-            asked = f"Counts of people were released, with noise, to start from. {asked}"
     else:
         asked = "Counts by all single columns and all pairs"
         if label := model.parameters_["label"]:
@@ -93,11 +91,7 @@ def _pairs(model: Synthesizer) -> Html | None:
         return None
     rows = [(first, second, f"{value:.2f}") for (first, second), value in found]
     caption = "Cramér's V of the model, from 0 (independent) to 1 (one follows from the other)"
-    if _mixture(model):
-        counted = model.parameters_["start"] == "marginals"
-        caption += "; pairs were counted for the start alone." if counted else "; no pair was counted."
-    else:
-        caption += "; all pairs were asked for."
+    caption += "; no pair was counted." if _mixture(model) else "; all pairs were asked for."
     return join(
         tag("h3", "Which columns go together"),
         table(("Column", "With", "Cramér's V"), rows, caption=caption, numeric=(2,)),

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError, StudyError
 from colonnade.kinds.synthesis.mixture.components import ColumnStatistics, OwnComponents
@@ -93,11 +92,11 @@ def draft_mixture(settings: MixtureSettings, roster: Roster) -> MixtureTask:
     )
 
 
-def make_learner(task: MixtureTask, start: NDArray[np.float64] | None = None) -> MixtureLearner:
-    """The learner of a task, as everybody makes it before the first round; it starts by chance, or where is said."""
+def make_learner(task: MixtureTask) -> MixtureLearner:
+    """The learner of a task, as everybody makes it before the first round; it starts by public chance."""
     plan: dict[str, Any] = json.loads(task.plan)
     model = task_mixture(task)
-    start = model.start(_public_stream(task, "start")) if start is None else start
+    start = model.start(_public_stream(task, "start"))
     if plan["inference"] == "expectation":
         return ExpectationLearner(task.owners, model, start, task.noise_std)
     return VariationalLearner(

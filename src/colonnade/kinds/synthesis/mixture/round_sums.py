@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.synthesis.mixture.components import PARAMETER_LIMIT, LinearDerivatives
+from colonnade.kinds.synthesis.mixture.components import LinearDerivatives
 from colonnade.kinds.synthesis.mixture.responsibilities import NORM_BITS, clip_on_shares, weigh_on_shares
 from colonnade.kinds.synthesis.mixture.task import SLOPE_BITS, STATISTIC_BITS, MixturePart, MixtureTask
 from colonnade.kinds.synthesis.sensitivity import vector_square
@@ -155,13 +155,6 @@ def slopes_message(task: MixtureTask, part: MixturePart) -> MessageSchema:
         slope=ArrayForm(np.int32, shape, -LARGEST_SLOPE, LARGEST_SLOPE),
         offset=ArrayForm(np.int32, shape, -LARGEST_OFFSET, LARGEST_OFFSET),
         against=ArrayForm(np.int32, width, part.width, part.statistics - 1),
-    )
-
-
-def start_message(components: int, parameters: int) -> MessageSchema:
-    """The parameters that the rounds begin with, where they follow from marginals."""
-    return MessageSchema(
-        "start", parameters=ArrayForm(np.float64, (components, parameters), -PARAMETER_LIMIT, PARAMETER_LIMIT)
     )
 
 
