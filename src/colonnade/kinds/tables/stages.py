@@ -11,13 +11,11 @@ which is fixed before, and not on which codes were merged (docs/theory/marginals
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +25,10 @@ from colonnade.kinds.tables import programs
 from colonnade.kinds.tables.release import NoisyMarginals
 from colonnade.kinds.tables.task import CodedColumn, MarginalQuery, Marginals
 from colonnade.mpc import Committee
-from colonnade.protocols.committee_task import StagedTask
+from colonnade.privacy import Event, Trust
+from colonnade.privacy.noise_laws import AdditiveNoise, LawName
+from colonnade.protocols.committee_task import CommitteeTask
+from colonnade.protocols.cost import ShareCounts
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
 from colonnade.protocols.task import TaskPrograms
@@ -125,7 +126,7 @@ FIRST = "marginals of narrow bins"
 
 
 @dataclass(frozen=True)
-class StagedMarginals(StagedTask):
+class StagedMarginals(CommitteeTask):
     """The public task. ``fine`` are the columns with their narrow codes, and ``merges`` says what becomes of each.
 
     ``second`` is what is asked of the merged columns; the noise in it does not count: ``noise`` is that of both stages.
@@ -163,33 +164,10 @@ class StagedMarginals(StagedTask):
                     f"{column.name!r} is merged to {merge.size} codes and asked about with {left.size} [ST487]"
                 )
 
-    @classmethod
-    def planned(
-        cls,
-        fine: tuple[CodedColumn, ...],
-        merges: tuple[CodeMerge, ...],
-        second: Marginals,
-        share: Fraction = Fraction(1, 10),
-    ) -> Self:
-        """The task in which the first stage takes about this share of the price, all its cells equally exact."""
-        if not 0 < share < 1:
-            raise StudyError(f"the first stage takes a share of the price between 0 and 1, not {share} [ST488]")
-        price = share / (1 - share) * second.sensitivity.l2_squared
-        # A weight w is worth w^2 (1 - 1/n) n^2 for a column, w^2 for the count, and w^2 if there are two values.
-        scales = [1, *(2 if column.size == 2 else column.size**2 for column in fine)]
-        worth = [Fraction(1), *(Fraction(1, 2) if c.size == 2 else 1 - Fraction(1, c.size) for c in fine)]
-        first = tuple(max(1, math.isqrt(math.floor(price / sum(worth) / scale))) for scale in scales)
-        return cls(fine, merges, first, second, second.noise)
-
     @property
     def merged_columns(self) -> int:
         """Of how many columns narrow bins are counted first, and merged."""
         return sum(merge.size < column.size for merge, column in zip(self.merges, self.fine, strict=True))
-
-    @property
-    def last(self) -> Marginals:
-        """The task whose result it is."""
-        return self.second
 
     @cached_property
     def stages(self) -> tuple[Marginals, Marginals]:
@@ -198,6 +176,66 @@ class StagedMarginals(StagedTask):
         blocks = [(), *((place,) for place in range(len(self.fine)))]
         asked = tuple(MarginalQuery(columns, weight) for columns, weight in zip(blocks, self.first, strict=True))
         return replace(second, coded=self.fine, asked=asked, label=None, called=FIRST), second
+
+    @property
+    def trust(self) -> Trust:  # type: ignore[override]  # all have the same
+        """Who takes part."""
+        return self.second.trust
+
+    @property
+    def rows_at_most(self) -> int:  # type: ignore[override]
+        """The most rows for which the arithmetic is sized."""
+        return self.second.rows_at_most
+
+    @property
+    def law(self) -> LawName:
+        """The law of all noise."""
+        return self.second.law
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that the result is about."""
+        return self.second.names
+
+    @property
+    def event(self) -> Event:
+        """What the second stage reveals."""
+        return self.stages[-1].event
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """What each of them reveals."""
+        return tuple(stage.event for stage in self.stages)
+
+    @property
+    def noise_draws(self) -> tuple[tuple[AdditiveNoise, int], ...]:
+        """The noise of all of them."""
+        return tuple(noise for stage in self.stages for noise in stage.noise_draws)
+
+    @property
+    def settlements(self) -> int:
+        """How often the seats check what was computed, in all of them."""
+        return sum(stage.settlements for stage in self.stages)
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """The openings of each of them."""
+        return {event: often for stage in self.stages for event, often in stage.openings.items()}
+
+    @property
+    def bound(self) -> int:
+        """The largest magnitude of a number that any of them opens."""
+        return max(stage.bound for stage in self.stages)
+
+    @property
+    def noise_std(self) -> float:
+        """Deviation of the noise on a number of the second."""
+        return self.stages[-1].noise_std
+
+    def cells(self, name: str, rows: int) -> ShareCounts:
+        """How many numbers a participant shares, holds and sends when opening, in all of them."""
+        each = [stage.cells(name, rows) for stage in self.stages]
+        return ShareCounts(*(sum(getattr(cells, part) for cells in each) for part in ("dealt", "held", "opened")))
 
     @property
     def hidden(self) -> bool:

@@ -452,16 +452,6 @@ class Marginals(JointSumTask):
     merged_columns = 0
     """Of how many columns narrow bins are counted first, and merged."""
 
-    @property
-    def last(self) -> Marginals:
-        """The task whose result it is; it has no stages before."""
-        return self
-
-    @property
-    def stages(self) -> tuple[Marginals, ...]:
-        """Its only release."""
-        return (self,)
-
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many values each column has."""
