@@ -164,6 +164,7 @@ def test_bins_are_merged_to_even_ones_by_a_first_release():
     fitted = model("even bins")
     task = fitted.plan(ROSTER)
     assert (len(task.events), fitted.details(task, None).facts["stages"]) == (2, 2)
+    assert fitted.outlook(ROSTER, task, ROWS) == fitted.outlook(ROSTER, task.stages[1], ROWS)
     spent = fitted.marginal("shop.spent")
     assert (len(spent.labels[0]), spent.labels[0][-1]) == (6, "(missing)")
     assert spent.counts[:-1].min() > 0.4 * spent.counts[:-1].max()

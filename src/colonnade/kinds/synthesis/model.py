@@ -153,25 +153,6 @@ def _refuse_params(said: set[str], names: Sequence[str], where: str) -> None:
         raise StudyError(f"{', '.join(found)} {verb} for {where} alone; leave {it} out [ST356]")
 
 
-def mixture_settings(given: Mapping[str, Any]) -> planning.MixtureSettings:
-    """How a mixture is learned, by these parameters and the usual ones."""
-    rows, inference = int(given["rows"]), given["inference"]
-    return planning.MixtureSettings(
-        rows=rows,
-        components=int(given["components"] or planning.COMPONENTS),
-        inference=inference,
-        rounds=int(given["iterations"] or planning.ROUNDS[inference]),
-        batch=int(given["batch"] or min(planning.BATCH, rows)),
-        sampling=given["sampling"],
-        clip=float(given["clip"] or planning.CLIP),
-        clipping=given["clipping"],
-        learning_rate=float(given["learning_rate"] or planning.LEARNING_RATE),
-        families=dict(given["families"] or {}),
-        law=given["noise"],
-        rows_at_most=int(given["rows_at_most"]),
-    )
-
-
 Task = Marginals | StagedMarginals | MixtureTask
 Published = NoisyMarginals | StagedResult | FittedMixture
 _Edges = Annotated[int, STRICT, at_least(1)] | list[float] | list[str]
@@ -255,7 +236,7 @@ class Synthesizer(Estimator[Task, Published]):
         layout = TableLayout.of(roster.schemas, self.bins)
         check_constraints(joint_constraints(roster.schemas, self.impossible), layout.codings)
         if self.method == "mixture":
-            return planning.draft_mixture(mixture_settings(self.get_params()), roster).calibrate(budgets)
+            return planning.draft_mixture(self.get_params(), roster).calibrate(budgets)
         draft = queries.draft(
             layout,
             roster,
@@ -384,9 +365,7 @@ class Synthesizer(Estimator[Task, Published]):
         if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
             raise ValueError("columns and codes do not belong together [VA075]")
         if self.method == "mixture":
-            self._set_population(
-                self._mixed(layout, planning.restore_mixture(self.schemas_, mixture_settings(self.parameters_), arrays))
-            )
+            self._set_population(self._mixed(layout, planning.restore_mixture(self.schemas_, self.parameters_, arrays)))
             return
         own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
         why = learned.get("unfitted")

@@ -18,7 +18,7 @@ from scipy.stats import binom
 from colonnade.audit import registry
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError, StudyError
 from colonnade.kinds.synthesis.mixture import programs, round_sums
-from colonnade.kinds.synthesis.mixture.responsibilities import error, weigh_in_clear
+from colonnade.kinds.synthesis.mixture.responsibilities import weigh_in_clear
 from colonnade.kinds.synthesis.mixture.task import OVERFLOW_CHANCE, MixtureTask
 from colonnade.mpc import ShareEngine, Shares
 from colonnade.privacy import Observer, PoissonSampled, RepeatedRelease, epsilon, parse_budgets
@@ -31,7 +31,7 @@ from colonnade.randomness import Stream
 from colonnade.tables.slots import RowSlots
 from colonnade.wire import codec
 from tests.kinds.synthesis.mixture import learners
-from tests.kinds.synthesis.mixture.learners import Flags, clipping_error, dealt_in, flags, mixture_task
+from tests.kinds.synthesis.mixture.learners import Flags, clipping_error, dealt_in, error, flags, mixture_task
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
 

@@ -44,14 +44,9 @@ class BetaColumn:
 
 @dataclass(frozen=True)
 class CategoricalColumn:
-    """One of ``size`` values, or of as many equal bins of a number; the parameters are one logit for each."""
+    """One of ``width`` values, or of as many equal bins of a number; the parameters are one logit for each."""
 
-    size: int
-
-    @property
-    def width(self) -> int:
-        """How many parameters a component has for this column."""
-        return self.size
+    width: int
 
 
 @dataclass(frozen=True)
@@ -191,11 +186,7 @@ def _fill_statistics(found: Matrix, part: Matrix, column: Column, family: Column
         np.log(inside, out=found[:, 0])
         np.log1p(-inside, out=found[:, 1])
     elif isinstance(family, CategoricalColumn):
-        if column.quantity:
-            codes = np.minimum((range_share(part, column) * family.size).astype(np.int64), family.size - 1)
-        else:
-            codes = part.argmax(axis=1)  # the largest: rows that were scaled down keep their values
-        found[np.arange(len(part)), codes] = 1.0
+        found[np.arange(len(part)), _codes(part, column, family)] = 1.0
 
 
 def _gaussian_cell(found: NDArray[np.float64], cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -468,7 +459,7 @@ class ColumnStatistics:
             elif isinstance(family, CategoricalColumn):
                 out[np.arange(len(rows)), _codes(part, column, family)] = 1.0
                 if not column.may_be_missing:
-                    out -= 1 / family.size
+                    out -= 1 / family.width
             else:
                 out[:, 0] = range_share(part, column) - 0.5
                 out[:, 1] = out[:, 0] ** 2 - 0.125
@@ -483,8 +474,8 @@ class ColumnStatistics:
 
 def _codes(part: Matrix, column: Column, family: CategoricalColumn) -> NDArray[np.int64]:
     if column.quantity:
-        return np.minimum((range_share(part, column) * family.size).astype(np.int64), family.size - 1)
-    return np.asarray(part.argmax(axis=1), dtype=np.int64)
+        return np.minimum((range_share(part, column) * family.width).astype(np.int64), family.width - 1)
+    return np.asarray(part.argmax(axis=1), dtype=np.int64)  # the largest: rows that were scaled down keep their values
 
 
 def _summed_width(column: Column, family: ColumnFamily) -> int:
@@ -497,5 +488,5 @@ def _square_bound(column: Column, family: ColumnFamily) -> Fraction:
     if isinstance(family, BernoulliColumn):
         return Fraction(1, 4)
     if isinstance(family, CategoricalColumn):
-        return Fraction(1) if column.may_be_missing else 1 - Fraction(1, family.size)
+        return Fraction(1) if column.may_be_missing else 1 - Fraction(1, family.width)
     return Fraction(1, 4) + Fraction(1, 64) + Fraction(column.may_be_missing, 4)

@@ -47,10 +47,10 @@ def maximise_column(
 ) -> Matrix:
     """The parameters of one column, (K, ``family.width``), from sums whose noise has this variance."""
     if isinstance(family, CategoricalColumn):
-        counts = sums if column.may_be_missing else sums + (people / family.size)[:, None]
+        counts = sums if column.may_be_missing else sums + (people / family.width)[:, None]
         present = np.maximum(counts.sum(axis=1), 1.0) if column.may_be_missing else people
         shares = simplex(shrink_to_mean(counts / present[:, None], present, variance))
-        return np.log((shares * present[:, None] + 1) / (present + family.size)[:, None])
+        return np.log((shares * present[:, None] + 1) / (present + family.width)[:, None])
     if isinstance(family, BernoulliColumn):
         chance = shrink_to_mean(0.5 + sums / people[:, None], people, variance)
         chance = (np.clip(chance, 0, 1) * people[:, None] + 1) / (people[:, None] + 2)

@@ -101,10 +101,6 @@ class ParameterPosterior:
     mean: Matrix
     deviation: Matrix
 
-    def draw(self, stream: Stream) -> Matrix:
-        """Parameters drawn from the posterior."""
-        return self.mean + self.deviation * normal_draws(stream, self.mean.shape)
-
 
 def gamma_slope(parameters: Matrix) -> Matrix:
     """The slope of the log prior of logits, and of logarithms of shape parameters.
@@ -154,24 +150,9 @@ class FittedMixture:
             found[owner] = _sample_rows(own, self.posterior.mean[:, part], members, stream)
         return found
 
-    def sample_parameters(self, stream: Stream) -> FittedMixture:
-        """The same mixture at parameters drawn from the posterior, for several tables that differ by what is unknown.
-
-        The posterior does not know of the noise, so it is narrower than what is unknown.
-        """
-        mean = np.clip(self.posterior.draw(stream), -PARAMETER_LIMIT, PARAMETER_LIMIT)
-        return FittedMixture(self.owners, self.model, ParameterPosterior(mean, np.zeros_like(mean)))
-
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """What to save beside the model's description."""
         return {"mean": self.posterior.mean, "deviation": self.posterior.deviation}
-
-    @classmethod
-    def from_arrays(
-        cls, owners: Sequence[str], model: MixtureModel, arrays: Mapping[str, NDArray[np.float64]]
-    ) -> FittedMixture:
-        """The mixture whose :meth:`arrays` these are."""
-        return cls(tuple(owners), model, ParameterPosterior(arrays["mean"], arrays["deviation"]))
 
 
 def _assign_components(weights: NDArray[np.float64], rows: int, stream: Stream) -> Codes:
@@ -197,11 +178,11 @@ def _sample_column(out: Matrix, parameters: Matrix, column: Column, family: Colu
         return
     if isinstance(family, CategoricalColumn):
         ends = np.cumsum(softmax(parameters, axis=1), axis=1)
-        codes = np.minimum((ends <= chance[:, None]).sum(axis=1), family.size - 1)
+        codes = np.minimum((ends <= chance[:, None]).sum(axis=1), family.width - 1)
         if column.quantity is None:
             out[np.arange(len(out)), codes] = 1.0
             return
-        place = (codes + uniform_draws(stream, len(out))) / family.size
+        place = (codes + uniform_draws(stream, len(out))) / family.width
     elif isinstance(family, BetaColumn):
         shapes = np.exp(parameters)
         place = np.clip((betaincinv(shapes[:, 0], shapes[:, 1], chance) - BETA_INSET) / (1 - 2 * BETA_INSET), 0.0, 1.0)

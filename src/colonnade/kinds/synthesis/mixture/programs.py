@@ -106,8 +106,7 @@ def coordinator(me: Coordinator, task: MixtureTask, learner: FittedLearner) -> F
 def reference_sums(dealt: Mapping[str, tuple[Whole, Whole]], task: MixtureTask) -> Whole:
     """One round's integers in the clear, before noise: ``dealt`` are every owner's densities and vectors of a batch.
 
-    Truncations are to the nearest integer; those of the committee differ by a few units
-    (:func:`colonnade.kinds.synthesis.mixture.responsibilities.error`).
+    Truncations are to the nearest integer; those of the committee differ by a few units.
     """
     weights = weigh_in_clear([dealt[name][0] for name in task.owners], task.precision)
     if task.joint is not None:
