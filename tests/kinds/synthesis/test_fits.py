@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -11,18 +12,25 @@ import pytest
 
 from colonnade import Schema, Synthesizer, flag, number
 from colonnade.errors import StudyError
-from colonnade.kinds.synthesis.intervals import combine_estimates, redraw_noise, refit_redrawn
-from colonnade.kinds.synthesis.population import count_chances, measure_agreement, strongest_pairs
+from colonnade.kinds.synthesis.population import (
+    SampledPeople,
+    count_chances,
+    measure_agreement,
+    mend_people,
+    strongest_pairs,
+)
 from colonnade.kinds.synthesis.product_mixture import ProductMixture
 from colonnade.kinds.synthesis.release_fit import (
     ForbiddenMass,
     ResidualTargets,
+    combine_estimates,
     contrast_basis,
     fit_products,
     project_to_simplex,
+    redraw_noise,
+    refit_redrawn,
     wanted_misfit,
 )
-from colonnade.kinds.synthesis.sampling import PeopleSampler, SampledPeople, mend_people
 from colonnade.kinds.tables.release import MarginalsRelease, Residual, centre, misfit, noisy_marginal
 from colonnade.randomness import Stream
 from colonnade.tables.coding import ForbiddenCodes, joint_constraints
@@ -337,9 +345,7 @@ def test_mending_moves_cells_between_people_and_changes_no_single_column():
     rng = np.random.default_rng(5)
     table = pa.table({"age": rng.integers(0, 91, 600), "rich": rng.random(600) < 0.3})
     assert find_violations(rules, table).sum() > 20
-    after = mend_people(
-        SampledPeople(table), PeopleSampler(lambda rows, stream: SampledPeople(table)), rules, Stream(bytes(32))
-    ).table
+    after = mend_people(SampledPeople(table), SimpleNamespace(rules=rules), Stream(bytes(32))).table
     assert not find_violations(rules, after).any()
     for name in table.column_names:
         assert sorted(after[name].to_pylist()) == sorted(table[name].to_pylist())

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.kinds.synthesis.population import Population, ReleaseAgreement, column_means
-from colonnade.kinds.synthesis.sampling import SyntheticTable
+from colonnade.kinds.synthesis.population import Population, ReleaseAgreement, SyntheticTable, column_means
 from colonnade.models.estimates import Estimate
 from colonnade.privacy import Statement
 from colonnade.tables import Schema

@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.synthesis import card, pictures, population
-from colonnade.kinds.synthesis.intervals import MIN_REFITS, CombinedInterval, combine_estimates
 from colonnade.kinds.synthesis.mixture import planning
 from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture
 from colonnade.kinds.synthesis.mixture.task import MixtureTask
-from colonnade.kinds.synthesis.population import MixturePopulation, Population
+from colonnade.kinds.synthesis.population import MixturePopulation, Population, SyntheticTable
 from colonnade.kinds.synthesis.product_mixture import ProductMixture
-from colonnade.kinds.synthesis.release_fit import fit_release
-from colonnade.kinds.synthesis.sampling import SyntheticTable
+from colonnade.kinds.synthesis.release_fit import MIN_REFITS, CombinedInterval, combine_estimates, fit_release
 from colonnade.kinds.tables import queries
 from colonnade.kinds.tables.layout import Binning, MarginalRows, TableLayout, code_columns, plain_bins
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, NoisyMarginals
