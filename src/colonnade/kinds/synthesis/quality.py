@@ -92,7 +92,7 @@ class _Learner(ABC):
             raise DataError("the label is missing everywhere in one of the tables [DA105]")
         if self.classes:
             return self._class_scores(train, test, learned, known)
-        predicted = self.regressor().fit(self.features(train), learned).predict(self.features(test))
+        predicted = self.model().fit(self.features(train), learned).predict(self.features(test))
         total = float(((known - known.mean()) ** 2).sum())
         return {"r2": 1.0 - float(((known - predicted) ** 2).sum()) / total if total > 0 else 0.0}
 
@@ -105,7 +105,7 @@ class _Learner(ABC):
         found = np.unique(learned)
         if len(found) == 1:  # nothing to learn from: everybody is of the one class
             return {"accuracy": accuracy(known, np.full_like(known, found[0])), "auc": 0.5}
-        model = self.classifier().fit(self.features(train), learned)
+        model = self.model().fit(self.features(train), learned)
         chances = model.predict_proba(self.features(test))
         predicted = found[chances.argmax(axis=1)]
         present = [value for value in np.unique(known) if 0 < np.sum(known == value) < len(known)]
@@ -124,31 +124,21 @@ class _Learner(ABC):
         """The columns beside the label, as the model takes them."""
 
     @abstractmethod
-    def classifier(self) -> Any:
-        """A model of classes."""
-
-    @abstractmethod
-    def regressor(self) -> Any:
-        """A model of a number."""
+    def model(self) -> Any:
+        """A model of classes, or of a number, that has not learned yet."""
 
 
 class _Boosting(_Learner):
     def features(self, side: ComparedTable) -> Any:
         return side.values[:, self._others()]
 
-    def classifier(self) -> Any:
-        from sklearn.ensemble import HistGradientBoostingClassifier
+    def model(self) -> Any:
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-        return HistGradientBoostingClassifier(random_state=0, categorical_features=self._categories())
-
-    def regressor(self) -> Any:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
-        return HistGradientBoostingRegressor(random_state=0, categorical_features=self._categories())
-
-    def _categories(self) -> NDArray[np.bool_]:
-        sizes = self.common.sizes
-        return np.array([not self.common.numeric[k] and sizes[k] <= _MAX_CATEGORIES for k in self._others()])
+        common = self.common
+        few = np.array([not common.numeric[k] and common.sizes[k] <= _MAX_CATEGORIES for k in self._others()])
+        boosting = HistGradientBoostingClassifier if self.classes else HistGradientBoostingRegressor
+        return boosting(random_state=0, categorical_features=few)
 
 
 class _Linear(_Learner):
@@ -163,15 +153,10 @@ class _Linear(_Learner):
         rows = np.arange(0, len(columns) + 1, len(others))
         return csr_matrix((np.ones(len(columns)), columns, rows), shape=(len(side), int(starts[-1])))
 
-    def classifier(self) -> Any:
-        from sklearn.linear_model import LogisticRegression
+    def model(self) -> Any:
+        from sklearn.linear_model import LogisticRegression, Ridge
 
-        return LogisticRegression(max_iter=1000, tol=1e-3)
-
-    def regressor(self) -> Any:
-        from sklearn.linear_model import Ridge
-
-        return Ridge(alpha=1.0)
+        return LogisticRegression(max_iter=1000, tol=1e-3) if self.classes else Ridge(alpha=1.0)
 
 
 Vector = NDArray[np.float64]

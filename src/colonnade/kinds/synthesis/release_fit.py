@@ -137,20 +137,14 @@ class ResidualTargets:
             left, right = (column for column in each.columns if column not in hinge)
             values = each.values
             for column in hinge:  # the hinge's axes go last, in order, in coordinates
-                values = np.tensordot(
-                    values, contrast_basis(self.sizes[column]), axes=(_axis_of(each, column, hinge), 1)
-                )
+                axis = each.columns.index(column) - sum(before < column for before in hinge)
+                values = np.tensordot(values, contrast_basis(self.sizes[column]), axes=(axis, 1))
             rows, cols = (slice(local[c], local[c] + self.sizes[c]) for c in (left, right))
             stacked = values.reshape(self.sizes[left], self.sizes[right], len(coordinates))
             wanted[:, rows, cols] = stacked.transpose(2, 0, 1)
             wanted[:, cols, rows] = stacked.transpose(2, 1, 0)
             precision[rows, cols] = precision[cols, rows] = each.deviation**-2
         return HingeGroup(hinge, coordinates, places, wanted, precision)
-
-
-def _axis_of(residual: Residual, column: int, hinge: tuple[int, ...]) -> int:
-    """Where a column's axis is, after those of the hinge's columns before it were moved to the end."""
-    return residual.columns.index(column) - sum(before < column for before in hinge)
 
 
 def _group_by_hinge(
@@ -205,12 +199,8 @@ def fit_products(
     are codes that nobody has; next to nobody of the model has them.
     """
     check_residuals(sizes, residuals)
-    if components < 1 or steps < 1:
-        raise StudyError("a fit needs at least one component and one step [ST344]")
     targets = ResidualTargets(sizes, max(count, 1.0), residuals)
     logits = _independent_logits(targets, components) if start is None else _logits_of_mixture(start)
-    if logits.shape[1] != targets.width:
-        raise StudyError("the fit to start from has other columns than the residuals [ST345]")
     pull = _PULL * float(targets.count)
     if start is not None:
         pull = min(pull, _balanced_pull(targets, logits))
@@ -379,8 +369,6 @@ def refit_redrawn(
     steps: int = REFIT_STEPS,
 ) -> list[ProductMixture]:
     """The model fitted to as many redrawn releases; ``count_deviation`` is that of the count's noise."""
-    if times < MIN_REFITS:
-        raise StudyError(f"intervals need at least {MIN_REFITS} tables [ST357]")
     found = []
     for _ in range(times):
         counted = max(1.0, count + count_deviation * float(_normal_draws((1,), stream)[0]))

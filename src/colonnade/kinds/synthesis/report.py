@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from colonnade.drawing.canvas import figure
 from colonnade.drawing.markup import Html, join, table, tag
+from colonnade.kinds.synthesis.card import format_count
 from colonnade.kinds.synthesis.pictures import marginals_chart
 from colonnade.report.sections import ReportSection, Run
 from colonnade.report.wording import count_noun
@@ -69,8 +70,8 @@ def _agreement(model: Synthesizer) -> Html | None:
         (
             _ORDERS[each.order],
             f"{each.sets:,}",
-            _people(each.deviation),
-            _people(each.largest),
+            format_count(each.deviation),
+            format_count(each.largest),
             f"{each.chi_squared:,.0f} of {each.degrees:,}",
             f"{each.ratio:.2f}",
         )
@@ -106,10 +107,6 @@ def _limits(model: Synthesizer) -> str:
         f"Small groups{small}, {rare}, and confidence intervals computed as if these were real people: they would "
         "leave the noise out. card.md says more."
     )
-
-
-def _people(value: float) -> str:
-    return f"{value:,.0f}" if value >= 9.5 else f"{value:.1f}"
 
 
 SECTION: ReportSection[Synthesizer] = ReportSection(

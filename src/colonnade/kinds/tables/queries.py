@@ -109,7 +109,17 @@ def draft(
     fine = tuple(CodedColumn(party, layout.columns[at].name, layout.columns[at].size) for party, at in layout.parties())
     merges = [_merge(layout.columns[at], even) for at in layout.free]
     coded = tuple(replace(column, size=merge.size) for column, merge in zip(fine, merges, strict=True))
-    task = _marginals(coded, place, pairs(layout, focus), roster, law, rows_at_most)
+    asked = weigh_blocks([column.size for column in coded], place, pairs(layout, focus))
+    task = Marginals(
+        coded=coded,
+        asked=tuple(MarginalQuery(columns, weight) for columns, weight in asked),
+        trust=roster.trust,
+        rows_at_most=rows_at_most,
+        noise=len(roster.schemas),
+        law=law,
+        hidden=roster.hidden,
+        label=place,
+    )
     if all(merge.size == column.size for merge, column in zip(merges, fine, strict=True)):
         return task
     return StagedMarginals(fine, tuple(merges), _first(task, fine, merges), task, len(roster.schemas))
@@ -131,27 +141,6 @@ def _first(task: Marginals, fine: Sequence[CodedColumn], merges: Sequence[CodeMe
         each / column.size if merge.size < column.size else 1 for merge, column in zip(merges, fine, strict=True)
     ]
     return (max(1, round(each)), *(max(1, round(weight)) for weight in weights))
-
-
-def _marginals(
-    coded: tuple[CodedColumn, ...],
-    place: int | None,
-    focus: Sequence[tuple[int, int]],
-    roster: Roster,
-    law: NormalLawName,
-    rows_at_most: int,
-) -> Marginals:
-    asked = weigh_blocks([column.size for column in coded], place, focus)
-    return Marginals(
-        coded=coded,
-        asked=tuple(MarginalQuery(tuple(columns), weight) for columns, weight in asked),
-        trust=roster.trust,
-        rows_at_most=rows_at_most,
-        noise=len(roster.schemas),
-        law=law,
-        hidden=roster.hidden,
-        label=place,
-    )
 
 
 def pairs(layout: TableLayout, focus: Sequence[Sequence[str]]) -> list[tuple[int, int]]:

@@ -46,16 +46,27 @@ class CodeMerge:
     size: int
     apart: int | None = None
 
-    def check(self, fine: int, name: str) -> None:
-        """Refuse a merge that is none, for a column with so many codes."""
-        if self.apart is not None and not 0 <= self.apart < fine:
-            raise StudyError(f"the code of {name!r} that stays apart is one of {fine}, not number {self.apart} [ST481]")
-        if not 2 <= self.size <= fine:
-            raise StudyError(
-                f"the {fine} codes of {name!r} are merged to as many or fewer, at least 2, not {self.size} [ST482]"
-            )
-        if self.apart is not None and self.size < 3 <= fine:
-            raise StudyError(f"a code of {name!r} stays apart, so at least 3 codes are left of more than 2 [ST483]")
+    def conditions(self, column: CodedColumn, left: CodedColumn) -> Iterator[tuple[bool, str]]:
+        """What must hold for a column that is asked about afterwards as it is left, and what is said otherwise."""
+        fine, name, alone = column.size, column.name, self.apart is not None
+        yield from (
+            (
+                self.apart is None or 0 <= self.apart < fine,
+                f"the code of {name!r} that stays apart is one of {fine}, not number {self.apart} [ST481]",
+            ),
+            (
+                2 <= self.size <= fine,
+                f"the {fine} codes of {name!r} are merged to as many or fewer, at least 2, not {self.size} [ST482]",
+            ),
+            (
+                not alone or not self.size < 3 <= fine,
+                f"a code of {name!r} stays apart, so at least 3 codes are left of more than 2 [ST483]",
+            ),
+            (
+                self.size == left.size,
+                f"{name!r} is merged to {self.size} codes and asked about with {left.size} [ST487]",
+            ),
+        )
 
 
 def merge_codes(first: NoisyMarginals, merges: Sequence[CodeMerge]) -> tuple[tuple[int, ...], ...]:
@@ -151,18 +162,18 @@ class StagedMarginals(CommitteeTask):
 
     def __post_init__(self) -> None:
         merged = [(column.owner, column.name) for column in self.second.coded]
-        if [(column.owner, column.name) for column in self.fine] != merged or len(self.merges) != len(merged):
-            raise StudyError(
-                "both stages are about the same columns in the same order, with one merge for each [ST485]"
-            )
-        if len(self.first) != len(merged) + 1:
-            raise StudyError("the first stage has a weight for the count and one for each column [ST486]")
-        for column, merge, left in zip(self.fine, self.merges, self.second.coded, strict=True):
-            merge.check(column.size, column.name)
-            if merge.size != left.size:
-                raise StudyError(
-                    f"{column.name!r} is merged to {merge.size} codes and asked about with {left.size} [ST487]"
-                )
+        same = [(column.owner, column.name) for column in self.fine] == merged and len(self.merges) == len(merged)
+        columns = zip(self.merges, self.fine, self.second.coded, strict=False)
+        for kept, otherwise in (
+            (same, "both stages are about the same columns in the same order, with one merge for each [ST485]"),
+            (
+                len(self.first) == len(merged) + 1,
+                "the first stage has a weight for the count and one for each column [ST486]",
+            ),
+            *(each for merge, column, left in columns for each in merge.conditions(column, left)),
+        ):
+            if not kept:
+                raise StudyError(otherwise)
 
     @property
     def merged_columns(self) -> int:

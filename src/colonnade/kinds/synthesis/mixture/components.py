@@ -15,9 +15,10 @@ missing, counts of those present are needed too, so a category is then not centr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -194,6 +195,11 @@ def _gaussian_cell(found: NDArray[np.float64], cells: int) -> tuple[NDArray[np.f
     return np.where(code == 0, -np.inf, code / cells), np.where(code == cells - 1, np.inf, (code + 1) / cells)
 
 
+def adjacent_spans(widths: Iterable[int], start: int = 0) -> tuple[slice, ...]:
+    """Where runs of so many numbers stand that follow each other."""
+    return tuple(slice(*ends) for ends in pairwise(accumulate(widths, initial=start)))
+
+
 ComponentRows: TypeAlias = Matrix | RowStatistics
 """Encoded rows, or what was read from them before."""
 PARAMETER_LIMIT = 12.0
@@ -235,13 +241,10 @@ class OwnComponents:
     def __init__(self, schema: Schema, families: Mapping[str, str] | None = None) -> None:
         self.schema = schema
         self.families = choose_families(schema, families)
-        self.places: dict[str, slice] = {}
+        widths = [family.width for family in self.families.values()]
+        self.places = dict(zip(self.families, adjacent_spans(widths), strict=True))
         """Which parameters belong to which column."""
-        start = 0
-        for name, family in self.families.items():
-            self.places[name] = slice(start, start + family.width)
-            start += family.width
-        self.width = start
+        self.width = sum(widths)
         """How many parameters a component has for these columns."""
         self._last: tuple[Matrix, _FamilyState] | None = None
         self._sort()
@@ -434,12 +437,9 @@ class ColumnStatistics:
 
     def __init__(self, own: OwnComponents) -> None:
         self.own = own
-        self.places: dict[str, slice] = {}
-        start = 0
-        for name, column, family in self._columns():
-            self.places[name] = slice(start, start + _summed_width(column, family))
-            start = self.places[name].stop
-        self.width = start
+        widths = [_summed_width(column, family) for _, column, family in self._columns()]
+        self.places = dict(zip(own.families, adjacent_spans(widths), strict=True))
+        self.width = sum(widths)
 
     @property
     def bound(self) -> float:

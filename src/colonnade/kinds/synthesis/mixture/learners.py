@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from colonnade.kinds.synthesis.mixture.components import (
     GaussianColumn,
     LinearDerivatives,
     RowStatistics,
+    adjacent_spans,
 )
 from colonnade.kinds.synthesis.mixture.mixture_model import (
     FittedMixture,
@@ -287,11 +287,10 @@ class ExpectationLearner(MixtureLearner):
     def __init__(self, owners: Sequence[str], model: MixtureModel, start: Matrix, deviation: float) -> None:
         super().__init__(owners, model, start)
         self.statistics = tuple(ColumnStatistics(own) for own in model.owns)
-        ends = np.cumsum([1, *(own.width for own in self.statistics)])
-        self.parts = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
+        self.parts = adjacent_spans((own.width for own in self.statistics), 1)
         """Which of the opened sums belong to which owner; the first is that of the responsibilities."""
         self._deviation = deviation
-        self._sums, self._variance, self._done = np.zeros((model.components, int(ends[-1]))), 0.0, 0
+        self._sums, self._variance, self._done = np.zeros((model.components, self.parts[-1].stop)), 0.0, 0
 
     @property
     def posterior(self) -> ParameterPosterior:

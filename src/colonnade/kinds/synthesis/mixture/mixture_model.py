@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from colonnade.kinds.synthesis.mixture.components import (
     ComponentRows,
     GaussianColumn,
     OwnComponents,
+    adjacent_spans,
 )
 from colonnade.randomness import Stream
 from colonnade.tables.columns import Column
@@ -41,10 +41,9 @@ class MixtureModel:
     def __init__(self, owns: Sequence[OwnComponents], components: int) -> None:
         self.owns = tuple(owns)
         self.components = components
-        ends = np.cumsum([1, *(own.width for own in self.owns)])
-        self.parts = tuple(slice(int(start), int(stop)) for start, stop in pairwise(ends))
+        self.parts = adjacent_spans((own.width for own in self.owns), 1)
         """Which columns of the parameters belong to which owner."""
-        self.width = int(ends[-1])
+        self.width = self.parts[-1].stop
         """How many parameters a component has, with its weight."""
 
     def log_joint(self, rows: Sequence[ComponentRows], parameters: Matrix) -> Matrix:

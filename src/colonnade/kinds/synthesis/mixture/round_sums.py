@@ -6,12 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.synthesis.mixture.components import LinearDerivatives
+from colonnade.kinds.synthesis.mixture.components import LinearDerivatives, adjacent_spans
 from colonnade.kinds.synthesis.mixture.responsibilities import NORM_BITS, clip_on_shares, weigh_on_shares
 from colonnade.kinds.synthesis.mixture.task import SLOPE_BITS, STATISTIC_BITS, MixturePart, MixtureTask
 from colonnade.kinds.synthesis.sensitivity import vector_square
@@ -196,7 +195,7 @@ class MixtureSeat:
     def __init__(self, me: Role, summing: Role, task: MixtureTask, rows: int) -> None:
         self.me, self.summing, self.task, self.taken = me, summing, task, 0
         self.engine = FixedPointEngine(me.engine, task.fraction)
-        self._spans = _column_spans([task.stored_width(part) for part in task.parts])
+        self._spans = adjacent_spans(map(task.stored_width, task.parts))
         primes, width = len(task.for_sums.primes), self._spans[-1].stop
         # A share is below 2^22, so 32 bits are enough; all shares of a person lie together, to be fetched at once.
         self.kept = np.zeros((rows if width else 0, primes, width), dtype=np.int32)
@@ -234,8 +233,12 @@ class MixtureSeat:
             if one.slopes is not None:
                 hand.record_public(one.slopes.slope, one.slopes.offset, one.slopes.against)
         weighed = [one.weighed for one in dealt if one.weighed is not None]
-        found = self._for_sums(self._responsibilities(weighed).shares)
-        self._count_used()
+        wide = self._responsibilities(weighed).shares
+        # The arithmetic of sums has the first primes; responsibilities are small enough for it.
+        found = Shares(np.ascontiguousarray(wide.values[: len(task.for_sums.primes)]), wide.degree)
+        if not self._needed:
+            self._needed = Counter(self.engine.masks.used)
+        self._left, self._ready = self._left - 1, max(0, self._ready - 1)
         # Everybody with a seat knows which places are empty; nothing of them is summed. Claims are about all places, so
         # that their messages do not tell how many are empty.
         length = size if hand.active else people
@@ -276,16 +279,15 @@ class MixtureSeat:
     def _receive(self, part: MixturePart, size: int) -> DealtPiece:
         """What another owner dealt."""
         task = self.task
-        slopes = receive_slopes(self.me, task, part) if task.linear else None
+        slopes = None
+        if task.linear:
+            told = receive_message(self.me.link(part.owner), part.owner, slopes_message(task, part))
+            slopes = IntegerSlopes(*(told[name].astype(np.int64) for name in ("slope", "offset", "against")))
         places = (size, task.components)
         weighed = self.me.engine.receive(part.owner, (task.weighted_width, *places))
         if not task.summed_width(part):
             return DealtPiece(weighed, None, slopes)
         return DealtPiece(weighed, self.summing.engine.receive(part.owner, (*places, part.width)), slopes)
-
-    def _for_sums(self, wide: Shares) -> Shares:
-        """The same numbers in the arithmetic of sums, which has the first primes; they are small enough for it."""
-        return Shares(np.ascontiguousarray(wide.values[: len(self.task.for_sums.primes)]), wide.degree)
 
     def _responsibilities(self, dealt: Sequence[Shares]) -> FixedPointShares:
         """Responsibilities from what the owners dealt, made smaller where all that a row adds is clipped."""
@@ -341,19 +343,3 @@ class MixtureSeat:
                 [weights.columns(one)], [Shares(dealt[:, :, component], degree)], Shares(lowered.values[:, one], degree)
             )
         return lowered.values
-
-    def _count_used(self) -> None:
-        if not self._needed:
-            self._needed = Counter(self.engine.masks.used)
-        self._left, self._ready = self._left - 1, max(0, self._ready - 1)
-
-
-def receive_slopes(me: Role, task: MixtureTask, part: MixturePart) -> IntegerSlopes:
-    """The slopes that another owner told the seats."""
-    told = receive_message(me.link(part.owner), part.owner, slopes_message(task, part))
-    return IntegerSlopes(*(told[name].astype(np.int64) for name in ("slope", "offset", "against")))
-
-
-def _column_spans(widths: Sequence[int]) -> list[slice]:
-    ends = np.cumsum([0, *widths]).tolist()
-    return [slice(start, stop) for start, stop in pairwise(ends)]
