@@ -215,22 +215,18 @@ def _intervals(drawn: Sequence[SyntheticTable]) -> list[str]:
 
 
 def _limits(about: CardContext) -> list[str]:
+    pair, few = next((each for each in about.people.agreements if each.order == 2), None), ""
+    if pair is not None:
+        few = f"Where a pair of values has fewer than about {3 * pair.deviation:,.0f} people, the count is hardly more "
+        few += "than noise. "
     points = [
-        f"**Small groups.** {_small_groups(about)}A group that is small in the table may be smaller or larger in "
+        f"**Small groups.** {few}A group that is small in the table may be smaller or larger in "
         "truth, or not be there.",
         *(_limits_of_mixture() if about.mixture else _limits_of_counts(about)),
         "**Anybody in particular.** No row stands for a person. How far the table can depend on one person is what the "
         "figures above bound.",
     ]
     return ["## What it is not good for", "\n".join(f"- {point}" for point in points)]
-
-
-def _small_groups(about: CardContext) -> str:
-    pair = next((each for each in about.people.agreements if each.order == 2), None)
-    if pair is None:
-        return ""
-    few = f"{3 * pair.deviation:,.0f}"
-    return f"Where a pair of values has fewer than about {few} people, the count is hardly more than noise. "
 
 
 def _limits_of_counts(about: CardContext) -> list[str]:

@@ -169,9 +169,6 @@ class NoisyMarginals:
         return next(block for block in self.task.asked if block.columns == columns)
 
 
-Numbers = NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class Marginal:
     """How many people have each combination of values of some columns.
@@ -183,9 +180,9 @@ class Marginal:
 
     names: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...]
-    counts: Numbers
-    deviations: Numbers | None
-    fitted: Numbers
+    counts: Floats
+    deviations: Floats | None
+    fitted: Floats
 
     @property
     def asked(self) -> bool:
@@ -242,13 +239,13 @@ class MarginalsRelease:
         """The sets of so many columns that were asked for."""
         return sorted(columns for columns in self._places if len(columns) == size)
 
-    def marginal(self, columns: Sequence[int], sizes: Sequence[int]) -> tuple[Numbers, Numbers]:
+    def marginal(self, columns: Sequence[int], sizes: Sequence[int]) -> tuple[Floats, Floats]:
         """Counts and standard deviations of their noise, for columns in any order."""
         return noisy_marginal(columns, sizes, self.count, self.residuals)
 
     # --- in files
 
-    def arrays(self) -> dict[str, Numbers]:
+    def arrays(self) -> dict[str, Floats]:
         """All values one after the other, and the deviations."""
         flat = [np.asarray(part.values, dtype=np.float64).ravel() for part in self.residuals]
         return {

@@ -11,6 +11,7 @@ which is fixed before, and not on which codes were merged (docs/theory/marginals
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,7 +34,6 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
 from colonnade.protocols.task import TaskPrograms
 from colonnade.randomness import Stream
-from colonnade.tables.slots import RowSlots
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _new_codes(counts: Sequence[int], merge: CodeMerge) -> tuple[int, ...]:
     ordered = [code for code in range(len(counts)) if code != merge.apart]
     wide = merge.size - (merge.apart is not None)
     ends = cut_evenly([counts[code] for code in ordered], wide)
-    new = dict(zip(ordered, (bin_ for bin_, width in enumerate(_widths(ends)) for _ in range(width)), strict=True))
+    new = {code: bisect_right(ends, place) for place, code in enumerate(ordered)}
     return tuple(new.get(code, merge.size - 1) for code in range(len(counts)))
 
 
@@ -110,10 +110,6 @@ def cut_evenly(counts: Sequence[int], bins: int) -> list[int]:
         begin = end if left > 1 else len(counts)
         ends.append(begin)
     return ends
-
-
-def _widths(ends: Sequence[int]) -> list[int]:
-    return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 def merge_edges(edges: Sequence[float], new: Sequence[int]) -> tuple[float, ...]:
@@ -304,14 +300,7 @@ class _MergedRows:
 
     def __init__(self, table: Rows, merged: Sequence[Sequence[int]]) -> None:
         self._table, self._merged = table, merged
-
-    @property
-    def ids(self) -> Sequence[str]:
-        return self._table.ids
-
-    @property
-    def places(self) -> RowSlots | None:
-        return self._table.places
+        self.ids, self.places = table.ids, table.places
 
     def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
         return (recode_rows(codes, self._merged) for codes in self._table.blocks(rows))

@@ -351,7 +351,6 @@ def test_derivatives_are_linear_in_statistics_where_no_column_is_gaussian() -> N
         found = statistics[:, None, : len(told.against)] * told.slope - statistics[:, None, told.against] * told.offset
         np.testing.assert_allclose(found, plain.vectors(name, held), atol=1e-12)
     assert set(np.unique(statistics[:, len(told.against) :])) <= {0.0, 1.0}
-    refused(StudyError, "ST497", begun, MODEL, linear=True)
     refused(StudyError, "ST498", ExpectationLearner(["a"], ALONE, ALONE.start(seeded(1)), 1.0).linear, "a")
 
 

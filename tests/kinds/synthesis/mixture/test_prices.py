@@ -324,7 +324,7 @@ def test_no_linear_derivative_is_longer_than_its_clip(clip, size, width, seed):
         LinearDerivatives(rng.normal(0, size, (4, width)), rng.normal(0, size, (4, width)), np.full(width, width))
     )
     rows = np.column_stack([rng.normal(0, 3, (30, width)), np.ones(30)])
-    raw = slopes.derivatives(integer_statistics(rows, task, "o1"))
+    raw = slopes.of_rows(integer_statistics(rows, task, "o1"))
     whole = (raw * clip_factors(raw, task, "o1")[:, :, None]).astype(object)
     most = vector_square(task.vector_bits, clip)
     assert all(sum(v * v for v in vector) <= most for row in whole.tolist() for vector in row)
@@ -336,7 +336,7 @@ def test_linear_derivatives_are_near_the_true_ones():
     slope, offset = rng.uniform(0.5, 2, (4, 3)), rng.normal(0, 1, (4, 3))
     rows = np.column_stack([rng.normal(0, 1, (50, 3)), np.ones(50)])
     slopes = integer_slopes(LinearDerivatives(slope, offset, np.full(3, 3)))
-    raw = slopes.derivatives(integer_statistics(rows, task, "o1"))
+    raw = slopes.of_rows(integer_statistics(rows, task, "o1"))
     found = raw * clip_factors(raw, task, "o1")[:, :, None] / 2.0**task.vector_bits
     exact = rows[:, None, :3] * slope - offset
     exact /= np.maximum(1, np.linalg.norm(exact, axis=2, keepdims=True))

@@ -224,12 +224,17 @@ class LinearDerivatives:
     """How the derivatives of one owner's log densities follow from statistics t of a row, for every component.
 
     Number j is ``slope[k, j] t[j] - offset[k, j] t[against[j]]``. The statistics from number ``len(against)`` on are
-    zeros and ones: whether a cell is there, or a constant.
+    zeros and ones: whether a cell is there, or a constant. Statistics, slopes and offsets may be integers.
     """
 
-    slope: Matrix
-    offset: Matrix
+    slope: NDArray[Any]
+    offset: NDArray[Any]
     against: NDArray[np.int64]
+
+    def of_rows(self, statistics: NDArray[Any]) -> NDArray[Any]:
+        """Derivatives of rows (n, K, q), before they are clipped."""
+        width = len(self.against)
+        return np.asarray(statistics[:, None, :width] * self.slope - statistics[:, None, self.against] * self.offset)
 
 
 class OwnComponents:

@@ -205,10 +205,6 @@ class VariationalLearner(MixtureLearner):
         linear: bool = False,
     ) -> None:
         super().__init__(owners, model, start)
-        if linear and not all(own.linear for own in model.owns):
-            raise StudyError(
-                "derivatives of Gaussian columns are not linear in statistics; sum derivatives instead [ST497]"
-            )
         self._linear, self.rate, self.rounds = linear, rate, rounds
         self.mean, self.log_deviation = start.copy(), np.full(start.shape, _FIRST)
         self._coins = coins

@@ -154,7 +154,7 @@ def evaluate_rows(learner: MixtureLearner, task: MixtureTask, name: str, rows: M
     found = integer_densities(learner.log_densities(name, rows), task, name, learner.log_weights)
     if not task.linear:
         return found, bound_vectors(learner.vectors(name, rows), task, name)
-    raw = integer_slopes(learner.linear(name)).derivatives(integer_statistics(learner.vectors(name, rows), task, name))
+    raw = integer_slopes(learner.linear(name)).of_rows(integer_statistics(learner.vectors(name, rows), task, name))
     return found, raw * clip_factors(raw, task, name)[:, :, None]
 
 
@@ -227,7 +227,7 @@ def _deal(
             summed = vectors = bound_vectors(learner.vectors(me.name, rows), task, me.name)
         if task.linear:
             slopes = integer_slopes(learner.linear(me.name))
-            raw = slopes.derivatives(vectors)
+            raw = slopes.of_rows(vectors)
             weighed.append(clip_factors(raw, task, me.name))
             vectors = raw * weighed[-1][:, :, None] if task.joint is not None else raw
         if task.joint is not None:

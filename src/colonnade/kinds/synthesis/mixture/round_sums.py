@@ -72,20 +72,6 @@ def bound_vectors(vectors: Reals, task: MixtureTask, owner: str) -> Whole:
     return np.where(_too_long(_square(whole), most)[..., None], 0.0, whole).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class IntegerSlopes:
-    """Integers by which integer statistics become derivatives; the fields are those of :class:`Linear`."""
-
-    slope: Whole
-    offset: Whole
-    against: NDArray[np.int64]
-
-    def derivatives(self, statistics: Whole) -> Whole:
-        """Derivatives of rows (n, K, q), before they are clipped."""
-        width = len(self.against)
-        return statistics[:, None, :width] * self.slope - statistics[:, None, self.against] * self.offset
-
-
 def integer_statistics(statistics: Reals, task: MixtureTask, owner: str) -> Whole:
     """Integer statistics of rows from which derivatives follow; the last ones are zeros and ones."""
     width, most = task.part(owner).width, float(LARGEST_STATISTIC << STATISTIC_BITS)
@@ -94,11 +80,11 @@ def integer_statistics(statistics: Reals, task: MixtureTask, owner: str) -> Whol
     return np.hstack([scaled, finite[:, width:] > 0.5]).astype(np.int64)
 
 
-def integer_slopes(linear: LinearDerivatives) -> IntegerSlopes:
+def integer_slopes(linear: LinearDerivatives) -> LinearDerivatives:
     """Rounded slopes and offsets, within limits that keep derivatives below 2^28."""
     slope = np.rint(np.nan_to_num(linear.slope, nan=0.0) * (1 << SLOPE_BITS))
     offset = np.rint(np.nan_to_num(linear.offset, nan=0.0) * (1 << (SLOPE_BITS + STATISTIC_BITS)))
-    return IntegerSlopes(
+    return LinearDerivatives(
         np.clip(slope, -LARGEST_SLOPE, LARGEST_SLOPE).astype(np.int64),
         np.clip(offset, -LARGEST_OFFSET, LARGEST_OFFSET).astype(np.int64),
         np.asarray(linear.against, dtype=np.int64),
@@ -157,7 +143,7 @@ def slopes_message(task: MixtureTask, part: MixturePart) -> MessageSchema:
     )
 
 
-def slopes_fields(slopes: IntegerSlopes) -> dict[str, NDArray[np.int32]]:
+def slopes_fields(slopes: LinearDerivatives) -> dict[str, NDArray[np.int32]]:
     """The fields of that message: all numbers have less than 32 bits."""
     return {name: getattr(slopes, name).astype(np.int32) for name in ("slope", "offset", "against")}
 
@@ -183,7 +169,7 @@ class DealtPiece:
 
     weighed: Shares | None
     summed: Shares | None
-    slopes: IntegerSlopes | None
+    slopes: LinearDerivatives | None
 
 
 class MixtureSeat:
@@ -282,7 +268,7 @@ class MixtureSeat:
         slopes = None
         if task.linear:
             told = receive_message(self.me.link(part.owner), part.owner, slopes_message(task, part))
-            slopes = IntegerSlopes(*(told[name].astype(np.int64) for name in ("slope", "offset", "against")))
+            slopes = LinearDerivatives(*(told[name].astype(np.int64) for name in ("slope", "offset", "against")))
         places = (size, task.components)
         weighed = self.me.engine.receive(part.owner, (task.weighted_width, *places))
         if not task.summed_width(part):

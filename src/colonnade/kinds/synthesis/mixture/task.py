@@ -280,10 +280,8 @@ class MixtureTask(IterativeTask):
             return RepeatedRelease(release, self.epochs)
         return RepeatedRelease(PoissonSampled(release, Fraction(self.threshold, COIN), self.coins), self.rounds)
 
-    @property
-    def coins(self) -> tuple[str, ...]:
-        """Who may know which people are in a drawn batch."""
-        return batch_observers(self.trust)
+    coins = hearers
+    """Who may know which people are in a drawn batch."""
 
     # Arithmetic
 
