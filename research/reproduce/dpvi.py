@@ -52,7 +52,6 @@ def dpvi(options: Options) -> Iterator[Row]:
     yield from prices(of, of.plan(60 if options.quick else ROUNDS))
     yield from figure_2(of, options)
     yield from figure_3(of, options)
-    yield from mixture_utility.starts(options)
     yield from mixture_utility.utility(options)
 
 

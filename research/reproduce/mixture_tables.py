@@ -1,4 +1,4 @@
-"""Synthetic tables from mixtures, on the codes of the comparison of synthetic tables: EM, DPVI, both from marginals.
+"""Synthetic tables from mixtures, on the codes of the comparison of synthetic tables: EM and DPVI.
 
 Every column is a category of its codes, a missing cell one of them, so that likelihoods of all methods are comparable.
 What a study would open is computed in one place and in floats, with the noise of a study's plan.
@@ -18,10 +18,8 @@ from colonnade.kinds.synthesis.mixture.components import ColumnStatistics, OwnCo
 from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, VariationalLearner
 from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, Matrix, MixtureModel, ParameterPosterior
 from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
-from colonnade.kinds.synthesis.mixture.warm_start import start_from
-from colonnade.kinds.synthesis.product_mixture import ProductMixture
 from colonnade.models.planner import Roster
-from colonnade.privacy import Budget, Event
+from colonnade.privacy import Budget
 from colonnade.privacy.calibrate import least_noise
 from colonnade.tables.coding import decode_codes
 from colonnade.tables.columns import category
@@ -35,14 +33,6 @@ Method = Literal["EM", "DPVI"]
 COMPONENTS = 20
 EM_ROUNDS, DPVI_ROUNDS = 20, 5000
 DPVI_BATCH, DPVI_CLIP, DPVI_RATE = 100, 2.0, 0.02
-
-
-@dataclass(frozen=True)
-class _Values:
-    """The coding of a column whose values are codes."""
-
-    edges: None = None
-    missing: None = None
 
 
 @dataclass(frozen=True)
@@ -97,8 +87,8 @@ class Coded:
         """Components over all parties' codes."""
         return MixtureModel([OwnComponents(schema) for schema in self.schemas.values()], components)
 
-    def plan(self, method: Method, epsilon: float, before: tuple[Event, ...] = ()) -> MixtureTask:
-        """The rounds of a method with the least noise that keeps epsilon for the analyst, other events included."""
+    def plan(self, method: Method, epsilon: float) -> MixtureTask:
+        """The rounds of a method with the least noise that keeps epsilon for the analyst."""
         em = method == "EM"
         model = self.model(COMPONENTS)
         owns = [ColumnStatistics(own) for own in model.owns]
@@ -113,21 +103,17 @@ class Coded:
             "statistics" if em else "derivatives", vector_bits=12,
         )  # fmt: skip
         noise = least_noise(
-            lambda noise: (*before, *draft.with_noise(noise).events),
+            lambda noise: draft.with_noise(noise).events,
             trust,
             [Budget("analyst", epsilon, DELTA)],
             owners=draft.additive.parts,
         )
         return draft.with_noise(noise)
 
-    def started(self, products: ProductMixture, components: int) -> Matrix:
-        """The parameters of a mixture that is close to a fit to marginals."""
-        return start_from(self.model(components), products.weights, products.tables, [_Values()] * len(products.tables))
-
-    def fitted(self, method: Method, plan: MixtureTask, seed: int, start: Matrix | None = None) -> FittedMixture:
+    def fitted(self, method: Method, plan: MixtureTask, seed: int) -> FittedMixture:
         """What the rounds would publish."""
         model = self.model(plan.components)
-        begin = model.start(stream(seed, "mixture start")) if start is None else start
+        begin = model.start(stream(seed, "mixture start"))
         cells = [own.read(self.rows[party]) for own, party in zip(model.owns, self.schemas, strict=True)]
         rng = np.random.default_rng([seed, 17])
         run = self._em if method == "EM" else self._dpvi

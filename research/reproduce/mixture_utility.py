@@ -1,20 +1,14 @@
-"""What synthetic tables from mixtures are worth, at each epsilon, and whether a start from marginals helps."""
+"""What synthetic tables from mixtures are worth, at each epsilon."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from colonnade.kinds.synthesis.product_mixture import ProductMixture
-from colonnade.models.planner import Roster
-from colonnade.privacy import Event
-from research.reproduce.chance import stream
 from research.reproduce.mixture_tables import Coded, Method
 from research.reproduce.options import Options
 from research.reproduce.results import CURATOR, PROVEN, Group, Row
 from research.synthesis import table
-from research.synthesis.layouts import Bench, bench
+from research.synthesis.layouts import bench
 from research.synthesis.ours import WAYS
 from research.synthesis.scores import Score, scored
 
@@ -23,9 +17,6 @@ METHODS: dict[Method, str] = {"EM": "Colonnade, mixture by EM", "DPVI": "Colonna
 MARGINALS = WAYS[0].name
 _OTHERS = {MARGINALS: ("Colonnade, marginals", PROVEN), "aim": ("AIM", CURATOR), "mst": ("MST", CURATOR)}
 _BOOSTING = "gradient boosting"
-COMPOSED = "composed by the accountant"
-FIRST_SHARE = 0.5
-"""Epsilon of the marginals where a mixture starts from them and both together keep epsilon 1."""
 
 
 def utility(options: Options) -> Iterator[Row]:
@@ -69,50 +60,3 @@ def _adult(options: Options) -> Coded:
     if options.quick:
         return Coded(bench("adult", options.folder, 1000), em_rounds=2, dpvi_rounds=20)
     return Coded(bench("adult", options.folder))
-
-
-def starts(options: Options, epsilon: float = 1.0) -> Iterator[Row]:
-    """Marginals alone, mixtures alone, and mixtures that start from a fit to marginals, all for the same epsilon."""
-    coded = _adult(options)
-    measures = ("negative log-likelihood", "two-way error", "accuracy", "AUC")
-    groups = [Group("Does a start from marginals help?", "Adult", "", "epsilon", measure) for measure in measures]
-    found: dict[str, list[tuple[float, ...]]] = {}
-    for seed in range(options.few(5)):
-        options.progress("starts", seed, options.few(5))
-        for method, worth in one_start(coded, epsilon, seed):
-            found.setdefault(method, []).append(worth)
-    for place, group in enumerate(groups):
-        for method, worths in found.items():
-            promise = COMPOSED if method.startswith("marginals, then") else PROVEN
-            yield group.row(epsilon, method, promise, [worth[place] for worth in worths])
-
-
-def one_start(coded: Coded, epsilon: float, seed: int) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """What each way is worth with one seed: negative log-likelihood, two-way error, accuracy and AUC."""
-    products, _, made_up = marginals(coded.bench, epsilon, seed)
-    yield "marginals", _worth(coded, -products.log_likelihood(coded.test_codes), made_up, epsilon, seed)
-    first, events, _ = marginals(coded.bench, epsilon * FIRST_SHARE, seed)
-    methods: tuple[Method, ...] = ("EM", "DPVI")
-    for method in methods:
-        for name, before in ((method, ()), (f"marginals, then {method}", events)):
-            plan = coded.plan(method, epsilon, before)
-            start = coded.started(first, plan.components) if before else None
-            mixture = coded.fitted(method, plan, seed, start)
-            costs = -mixture.log_likelihood(coded.encoded(coded.test_codes))
-            yield name, _worth(coded, costs, coded.table(mixture, seed), epsilon, seed)
-
-
-def marginals(of: Bench, epsilon: float, seed: int) -> tuple[ProductMixture, tuple[Event, ...], object]:
-    """A fit to noisy marginals, what they cost, and a table from it."""
-    roster = Roster.of(of.train.schemas)
-    model = WAYS[0].synthesizer(of, epsilon)
-    planned = model.plan(roster)
-    model.simulate(of.tables, roster, stream(seed, of.name, "start", epsilon), task=planned)
-    return model.population_.require_model(), tuple(planned.events), model.sample(of.train.rows)
-
-
-def _worth(
-    coded: Coded, costs: np.ndarray[tuple[int], np.dtype[np.float64]], made_up: object, epsilon: float, seed: int
-) -> tuple[float, ...]:
-    line = next(one for one in scored(coded.bench, made_up, "", epsilon, seed) if one.model == _BOOSTING)
-    return float(np.mean(costs)), line.two_way, line.accuracy, line.auc

@@ -9,7 +9,6 @@ import hashlib
 import os
 import sys
 import threading
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from importlib import import_module
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from colonnade import randomness
+from colonnade import Synthesizer, randomness
 from colonnade.audit import games
 from colonnade.kinds.glm import losses, programs as exchange
 from colonnade.kinds.glm.audit import steps_of
@@ -27,13 +26,12 @@ from colonnade.kinds.prediction.programs import OwnScoreParts
 from colonnade.kinds.split import adaptive_programs as adaptive
 from colonnade.kinds.synthesis.mixture import planning, programs as mixture_programs
 from colonnade.models.federation import Roster
-from colonnade.privacy.noise_laws import DEFAULT_LAW
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.slots import RowSlots
 from colonnade.wire import codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_made
 from tests.kinds.split.embeddings import learners as embeddings
-from tests.kinds.synthesis.mixture import learners as mixture, starts
+from tests.kinds.synthesis.mixture import learners as mixture
 from tests.support import protocols as kit
 
 HOME = Path(randomness.__file__).parent
@@ -161,7 +159,6 @@ CASES = {
     "drawn": kit.gradients_task(),
     "mixture": mixture.mixture_task(),
     "mixture in turn": mixture.mixture_task(sampling="disjoint", vectors="linear"),
-    "mixture from marginals": starts.started_task(),
     "polynomial": kit.polynomial_task((2, 1), ["o0.c0 * o1.c0"]),
     "alternating": kit.exchange_task("alternating"),
     "gradient": kit.exchange_task("gradient"),
@@ -175,7 +172,6 @@ CASES = {
 LEARNERS = {
     "mixture": mixture,
     "mixture in turn": mixture,
-    "mixture from marginals": starts,
     "embeddings": embeddings,
     "embeddings in rounds": embeddings,
     "adaptive embeddings": Published,
@@ -276,13 +272,12 @@ PLACES = ["age", "city", "sort"]
 )
 def test_a_missing_cell_changes_no_message_size_or_call(name: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody lacks a cell in the first table; in the second one person does, or has one that is none of its values."""
-    settings = planning.MixtureSettings(
-        rows=40, components=3, inference="variational", rounds=2, batch=10, sampling="poisson", clip=1.0,
-        clipping="local", learning_rate=0.02, families={}, law=DEFAULT_LAW, rows_at_most=1000,
-    )  # fmt: skip
-    task = planning.draft_mixture(
-        replace(settings, **LEARNED[name]), Roster.of(dict.fromkeys(("bank", "shop", "clinic"), PATCHY))
-    )
+    model = Synthesizer(
+        method="mixture", epsilon=1.0, rows=40, components=3, inference="variational", iterations=2, batch=10,
+        clip=1.0, rows_at_most=1000,
+    ).set_params(**LEARNED[name])  # fmt: skip
+    roster = Roster.of(dict.fromkeys(("bank", "shop", "clinic"), PATCHY))
+    task = planning.draft_mixture(model.get_params(), roster)
     rng, count, held = np.random.default_rng(5), 30, {}
     for owner in task.owners:
         rows = held[owner] = np.zeros((count, PATCHY.encoded_width))

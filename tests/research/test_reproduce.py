@@ -334,10 +334,7 @@ AGAIN: dict[str, tuple[set[str], list[str]]] = {
         ["functional mechanism, paper's formula", "Colonnade, one release (Skellam)"],
     ),
     "hdp": ({f"HDP Fig. {n}" for n in (1, 2, 3)}, []),
-    "dpvi": (
-        {"DPVI Sec. 6.1", "DPVI Fig. 2", "DPVI Fig. 3", "Does a start from marginals help?", "Synthetic data"},
-        [],
-    ),
+    "dpvi": ({"DPVI Sec. 6.1", "DPVI Fig. 2", "DPVI Fig. 3", "Synthetic data"}, []),
     "afe": ({"AFE Fig. 9", "AFE Table 1", "AFE Table 2", "AFE Fig. 10", "Labels", "Ours"}, []),
     "synthesis": ({"Synthetic data"}, []),
     "sqm": ({f"SQM Fig. {n}" for n in (1, 2, 3)}, ["local noise", "Colonnade, gamma 2^12", "without privacy"]),

@@ -38,7 +38,7 @@ from colonnade.tables.slots import RowSlots
 from colonnade.wire import codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_stand_ins
 from tests.kinds.split.embeddings import learners as embeddings
-from tests.kinds.synthesis.mixture import learners as mixture_learners, starts as mixture_starts
+from tests.kinds.synthesis.mixture import learners as mixture_learners
 from tests.protocols.lanes.crews import IdleCrew
 from tests.support import protocols as kit
 
@@ -245,11 +245,6 @@ def _mixture(**how: Any) -> Scene:
     return Scene(task, kit.programs_of(mixture_learners, task, mixture_learners.flags(task, 12)))
 
 
-def _started() -> Scene:
-    task = mixture_starts.started_task((1, 1, 1), rounds=1, components=2)
-    return Scene(task, kit.programs_of(mixture_starts, task, mixture_learners.flags(task.second, 12)))
-
-
 def _hidden_moments() -> Scene:
     task, rng = kit.hidden_moments_task(2), np.random.default_rng(2)
     tables = {
@@ -410,7 +405,6 @@ SCENES: dict[str, Callable[[], Scene]] = {
     ),
     "mixture": lambda: _mixture(),
     "mixture with a seat at the coordinator": lambda: _mixture(widths=(2, 1), vectors="linear"),
-    "mixture from marginals": _started,
     "polynomial": lambda: _shares(polynomial, kit.polynomial_task((1, 1, 1), ("o0.c0 * o1.c0 * o2.c0", "o0.c0^2"))),
     "scores": lambda: _parts(kit.scores_task(3), scores, 5),
     "standing scores": _standing_scores,

@@ -17,7 +17,7 @@ PLANNED = {
     "kinds/polynomial/task.py", "kinds/polynomial/expressions.py", "kinds/prediction/task.py",
     "kinds/regression/task.py", "kinds/sketch/model.py", "kinds/split/embedding_task.py",
     "kinds/synthesis/mixture/components.py", "kinds/synthesis/mixture/learners.py",
-    "kinds/synthesis/mixture/warm_start.py", "kinds/synthesis/mixture/task.py", "kinds/tables/task.py",
+    "kinds/synthesis/mixture/task.py", "kinds/tables/task.py",
     "kinds/tables/stages.py", "protocols/align/task.py", "protocols/cost.py", "protocols/message_task.py",
     "protocols/moments/task.py", "protocols/committee_task.py",
     "protocols/task.py",

@@ -18,7 +18,6 @@ _LEVELS = "colonnade.kinds.prediction.task:QuantisedAnswers"
 _MARGINALS = "colonnade.kinds.tables.task:Marginals"
 _STAGED = "colonnade.kinds.tables.stages:StagedMarginals"
 _MIXTURE = "colonnade.kinds.synthesis.mixture.task:MixtureTask"
-_STARTED = "colonnade.kinds.synthesis.mixture.warm_start:WarmStartedMixture"
 _CHARGED = "colonnade.protocols.moments.task:ChargedMoments"
 _EMBEDDINGS = "colonnade.kinds.split.embedding_task:EmbeddingTask"
 _NEW = "colonnade.kinds.split.embedding_task:NewEmbeddingTask"
@@ -441,24 +440,6 @@ CHARGED = (
             ("tests/kinds/synthesis/mixture/test_prices.py::test_a_party_pays_for_epochs_of_disjoint_batches",),
             besides=(_EPOCHS,),
         ),
-    ),
-    *(
-        Charged(
-            _STARTED,
-            release,
-            theorem,
-            made,
-            _and(
-                links,
-                ("mixture-rounds#6-a-start-from-marginals|Theorem 7",),
-                ("tests/kinds/synthesis/mixture/test_mixture.py::test_an_event_that_is_not_charged_is_seen",),
-                (f"{_STARTED}.stages",),
-            ),
-        )
-        for release, theorem, made, links in (
-            ("marginals", "marginals", f"{_MARGINALS}.event", _ALL_MARGINALS),
-            ("mixture sums", "mixture-sensitivity, mixture-rounds", f"{_MIXTURE}.event", _SUMS),
-        )
     ),
     # split networks
     Charged(

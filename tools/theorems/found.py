@@ -10,7 +10,6 @@ import ast
 import inspect
 import itertools
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -33,8 +32,6 @@ from colonnade.study.spec import Study
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 STUDIES = ROOT / "tests/fixtures/studies"
-_STARTED = ("synthetic-mixture.toml", 'method = "mixture"', 'method = "mixture"\nstart = "marginals"')
-"""A study that no file of the fixtures asks for: rounds that start from marginals."""
 _MOST_WAYS = 64
 
 
@@ -108,15 +105,6 @@ def tasks() -> tuple[Any, ...]:
 def _studies() -> Iterator[Study]:
     for path in sorted(STUDIES.glob("*.toml")):
         yield Study.load(path)
-    name, old, new = _STARTED
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        text = (STUDIES / name).read_text(encoding="utf-8").replace(old, new)
-        path.write_text(text, encoding="utf-8")
-        (Path(folder) / "schemas").symlink_to(STUDIES / "schemas")
-        study = Study.load(path)
-        study.task.events  # noqa: B018 - it is planned while its files are there
-        yield study
 
 
 def _new_people(task: EmbeddingTask) -> NewEmbeddingTask:

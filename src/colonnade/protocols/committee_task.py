@@ -16,7 +16,7 @@ from colonnade.mpc.verification.input_proofs import FEWEST_PRIMES, WINDOW_ROWS, 
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.noise_laws import AdditiveNoise, LawName
-from colonnade.protocols.cost import WORD, ShareCounts
+from colonnade.protocols.cost import WORD
 from colonnade.protocols.task import AdjustableTask, Task
 
 LARGEST_MESSAGE = 2**27  # bytes
@@ -287,77 +287,3 @@ class IterativeTask(CommitteeTask):
     def speaker(self) -> str:
         """Who opens numbers and sends them to the others: the first owner with a seat."""
         return next((name for name in self.trust.committee if name in self.owners), "")
-
-
-class StagedTask(CommitteeTask):
-    """Several tasks, one after the other, that are planned and charged together; the last one gives the result."""
-
-    @property
-    @abstractmethod
-    def stages(self) -> tuple[CommitteeTask, ...]:
-        """The tasks, with their noise; all have the same participants."""
-
-    @property
-    @abstractmethod
-    def last(self) -> CommitteeTask:
-        """The last task, whatever its noise: what does not depend on noise is asked of it."""
-
-    @property
-    def trust(self) -> Trust:  # type: ignore[override]  # all have the same
-        """Who takes part."""
-        return self.last.trust
-
-    @property
-    def rows_at_most(self) -> int:  # type: ignore[override]
-        """The most rows for which the arithmetic is sized."""
-        return self.last.rows_at_most
-
-    @property
-    def law(self) -> LawName:
-        """The law of all noise."""
-        return self.last.law
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns that the result is about."""
-        return self.last.names
-
-    @property
-    def event(self) -> Event:
-        """What the last task reveals."""
-        return self.stages[-1].event
-
-    @cached_property
-    def events(self) -> tuple[Event, ...]:
-        """What each of them reveals."""
-        return tuple(stage.event for stage in self.stages)
-
-    @property
-    def noise_draws(self) -> tuple[tuple[AdditiveNoise, int], ...]:
-        """The noise of all of them."""
-        return tuple(noise for stage in self.stages for noise in stage.noise_draws)
-
-    @property
-    def settlements(self) -> int:
-        """How often the seats check what was computed, in all of them."""
-        return sum(stage.settlements for stage in self.stages)
-
-    @property
-    def openings(self) -> Mapping[Event, int]:
-        """The openings of each of them."""
-        return {event: often for stage in self.stages for event, often in stage.openings.items()}
-
-    @property
-    def bound(self) -> int:
-        """The largest magnitude of a number that any of them opens."""
-        return max(stage.bound for stage in self.stages)
-
-    @property
-    def noise_std(self) -> float:
-        """Deviation of the noise on a number of the last."""
-        return self.stages[-1].noise_std
-
-    def cells(self, name: str, rows: int) -> ShareCounts:
-        """How many numbers a participant shares, holds and sends when opening, in all of them."""
-        each = [stage.cells(name, rows) for stage in self.stages]
-        return ShareCounts(*(sum(getattr(cells, part) for cells in each) for part in ("dealt", "held", "opened")))

@@ -14,8 +14,12 @@ from scipy.stats.contingency import association, crosstab
 
 import colonnade
 from colonnade.errors import DataError
-from colonnade.kinds.synthesis.membership_attack import area_and_deviation, attack_membership, compare_nearest
-from colonnade.kinds.synthesis.quality import score_usefulness
+from colonnade.kinds.synthesis.quality import (
+    area_and_deviation,
+    attack_membership,
+    compare_nearest,
+    score_usefulness,
+)
 from colonnade.kinds.synthesis.table_comparison import (
     MAX_QUANTILE_BINS,
     MAX_SETS,

@@ -13,10 +13,8 @@ import pytest
 
 from colonnade import ColonnadeError, Schema, Statement, Synthesizer
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.synthesis.mixture import planning, warm_start
 from colonnade.kinds.synthesis.population import Population, column_means, column_shares
 from colonnade.kinds.synthesis.release_fit import fit_products
-from colonnade.kinds.tables import programs as marginals
 from colonnade.kinds.tables.layout import TableLayout
 from colonnade.kinds.tables.release import MarginalsRelease
 from colonnade.models.base import ParameterError
@@ -166,6 +164,7 @@ def test_bins_are_merged_to_even_ones_by_a_first_release():
     fitted = model("even bins")
     task = fitted.plan(ROSTER)
     assert (len(task.events), fitted.details(task, None).facts["stages"]) == (2, 2)
+    assert fitted.outlook(ROSTER, task, ROWS) == fitted.outlook(ROSTER, task.stages[1], ROWS)
     spent = fitted.marginal("shop.spent")
     assert (len(spent.labels[0]), spent.labels[0][-1]) == (6, "(missing)")
     assert spent.counts[:-1].min() > 0.4 * spent.counts[:-1].max()
@@ -269,7 +268,6 @@ def test_a_release_whose_fit_failed_is_saved_and_fitted_later(tmp_path):
 
 # --- what is refused
 
-START = MIXTURE | {"start": "marginals", "epsilon": {"analyst": 2.0}}
 BY_STEPS = MIXTURE | {"inference": "variational"}
 
 
@@ -305,7 +303,7 @@ BY_STEPS = MIXTURE | {"inference": "variational"}
         ({"iterations": 5, "families": {"bank.age": "beta"}}, 'iterations, families are for method = "mixture" alone'),
         ({"clip": 1.0}, 'clip is for method = "mixture" alone'),
         ({"method": "mixture"}, 'method = "mixture" needs rows'),
-        (MIXTURE | {"label": "clinic.ill"}, 'label is for method = "marginals" or start = "marginals" alone'),
+        (MIXTURE | {"label": "clinic.ill"}, 'label is for method = "marginals" alone'),
         (MIXTURE | {"tables": 5}, 'tables is for method = "marginals" alone'),
         (MIXTURE | {"batch": 10}, 'batch is for inference = "variational" alone'),
         (BY_STEPS | {"batch": ROWS + 1}, "batch must be a whole number from 1 to 3000"),
@@ -316,12 +314,7 @@ BY_STEPS = MIXTURE | {"inference": "variational"}
         (MIXTURE | {"families": {"shop.tier": "beta"}}, "families: shop: column 'tier' cannot be described by 'beta'"),
         (MIXTURE | {"families": "beta"}, "families must be a mapping"),
         (MIXTURE | {"iterations": 0}, "iterations must be a whole number from 1"),
-        ({"start": "marginals"}, 'start is for method = "mixture" alone; leave it out'),
-        (MIXTURE | {"start": "marginal"}, "start must be one of 'none', 'marginals', not 'marginal'"),
-        (START | {"even_bins": 4}, 'even_bins is for method = "marginals" alone'),
-        (START | {"label": "clinic.well"}, "label names 'clinic.well', and clinic has no such column"),
-        (START | {"focus": [("bank.age", "bank.age")]}, "focus pairs 'bank.age' with itself"),
-        (START | {"rows": None}, 'method = "mixture" needs rows'),
+        (MIXTURE | {"even_bins": 4}, 'even_bins is for method = "marginals" alone'),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_one_sentence(given, said):
@@ -372,24 +365,14 @@ def test_people_of_a_mixture_are_like_others_without_error_bars_and_it_finds_wha
     assert mixed.log_likelihood(people).mean() > dull.log_likelihood(people).mean() + 0.1
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        STEPS | {"clipping": "joint"},
-        STEPS | {"start": "marginals", "label": "clinic.ill", "focus": [("bank.age", "shop.tier")]},
-    ],
-    ids=["sums", "joint steps", "started steps"],
-)
+@pytest.mark.parametrize("more", [{}, STEPS | {"clipping": "joint"}], ids=["sums", "joint steps"])
 def test_a_mixture_is_learned_in_threads_and_saved(more, tmp_path):
     people = federation(60)
     found = Synthesizer(**FEW | more).fit(people)
     assert found.sample(50).num_rows == 50
     assert np.isfinite(found.log_likelihood(people)).all()
     loaded = Synthesizer.load(found.save(tmp_path / "mixture.json"))
-    assert (loaded.published_files(), loaded.start) == (found.published_files(), more.get("start", "none"))
-    card = found.published_files()["card.md"].decode().replace("\n", " ")
-    assert ("noisy counts were released for a start alone and are not kept" in card) == ("start" in more)
+    assert loaded.published_files() == found.published_files()
 
 
 def test_a_mixture_is_fitted_where_seats_check_each_other_and_says_what_nobody_proves():
@@ -403,24 +386,6 @@ def test_a_mixture_is_fitted_where_seats_check_each_other_and_says_what_nobody_p
         StudyError, "ST155", "unproven", Synthesizer(**given).fit, federation(60, security="active", inputs="proven")
     )
     refused(StudyError, "ST082", 'method="mixture', Synthesizer(**MIXTURE).plan, replace(ROSTER, hidden=True))
-
-
-# --- a start from marginals
-
-
-def test_a_start_follows_from_the_marginals_alone_and_is_close_to_them():
-    task, layout = Synthesizer(**START | {"bins": 6, "components": 20}).plan(ROSTER), TableLayout.of(SCHEMAS, 6)
-    first, second = task.stages
-    published = marginals.simulate(
-        {party: layout.codes(party, own) for party, own in tables().items()}, first, seeded(3)
-    )
-    start = warm_start.fit_start(second, layout, published)
-    assert start.shape == (20, task.parameters)
-    assert np.array_equal(start, warm_start.fit_start(second, layout, published))
-    rows = [tables()[party].unclipped().matrix() for party in SCHEMAS]
-    mixture, by_chance = planning.task_mixture(second), planning.make_learner(second).parameters
-    assert np.array_equal(planning.make_learner(second, start).parameters, start)
-    assert mixture.log_likelihood(rows, start).mean() > mixture.log_likelihood(rows, by_chance).mean() + 0.5
 
 
 def test_files_for_readers(tmp_path):

@@ -204,10 +204,6 @@ class Polynomials(JointSumTask):
             raise StudyError(
                 f"unknown noise {self.law!r} for polynomial sums; choose from {', '.join(NORMAL_LAWS)} [ST526]"
             )
-        if not self.polynomials or not all(self.polynomials):
-            raise StudyError(
-                "every expression must be more than zero: an expression that vanishes says nothing [ST527]"
-            )
         if (terms := sum(map(len, self.polynomials))) > _MOST_TERMS:
             raise StudyError(f"the expressions have {terms} terms together; the limit is {_MOST_TERMS} [ST528]")
 

@@ -90,12 +90,6 @@ class OpenedScores:
     others: NDArray[np.int64]
     own: NDArray[np.float64]
 
-    @property
-    def scores(self) -> NDArray[np.float64]:
-        """The scores in the units of the model, without its intercept."""
-        total: NDArray[np.float64] = self.own + self.others / float(self.task.gamma)
-        return total
-
     def posterior(self, before: Mapping[str, ScorePosterior]) -> ScorePosterior:
         """What is believed of the others' parts together, after it was believed of each before."""
         sums = self.others / float(self.task.gamma)

@@ -11,13 +11,12 @@ drawn from the fitted model without another look at data.
 Reading order:
 
 - ``model``: ``Synthesizer``, which a data scientist calls, and its parameters.
-- ``release_fit`` with ``product_mixture``: from a release to a model.
-- ``population``, ``sampling``, ``intervals``: made-up people, how well they agree with the release, and figures with
-  the noise in them; ``card``: what lies beside the table.
+- ``release_fit`` with ``product_mixture``: from a release to a model, and figures with the noise in them.
+- ``population``: made-up people, and how well they agree with the release; ``card``: what lies beside the table.
 - ``mixture/``: DPVI: task, programs, responsibilities on shares, inference; ``sensitivity``: how far one person moves a
   round.
-- ``quality`` with ``table_comparison``, ``membership_attack``: beside the real table, for its owners;
-  ``quality_report``: as ``colonnade quality`` shows it.
+- ``quality`` with ``table_comparison``: beside the real table, for its owners; ``quality_report``: as
+  ``colonnade quality`` shows it.
 - ``report``, ``pictures``: how a person sees the result.
 - ``audit``: the games.
 """

@@ -2,7 +2,7 @@
 
 One person is alone in the table. Its columns are certain to come from the first component, and its vectors are as long
 as every owner's clip, so that its sums are nearly as long as the sensitivity allows. The parameters stay as they are;
-steps from published numbers tell nothing more. Where the rounds start from marginals, the person is in these too.
+steps from published numbers tell nothing more.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.registry import Game, Sampler, observers, register
+from colonnade.audit.registry import Game, observers, register
 from colonnade.kinds.synthesis.mixture import round_sums
 from colonnade.kinds.synthesis.mixture.programs import reference_sums
 from colonnade.kinds.synthesis.mixture.round_sums import Whole, bound_vectors, integer_densities
 from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
-from colonnade.kinds.synthesis.mixture.warm_start import WarmStartedMixture
-from colonnade.kinds.tables.audit import MarginalCellSampler, find_furthest_codes
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.protocols.iteration import COIN, iterate_batches
 from colonnade.randomness import Stream
@@ -119,21 +117,6 @@ class CountFractionSampler(MixtureSumSampler):
         return np.asarray(np.mod(seen, self.task.gamma) / self.task.gamma)
 
 
-@dataclass(frozen=True)
-class MixtureAfterMarginals:
-    """The same with the marginals that the rounds start from: the logarithms of both likelihood ratios are added."""
-
-    cells: MarginalCellSampler
-    sums: MixtureSumSampler
-
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The sum of both, up to a constant, in ``count`` runs."""
-        task, noisy = self.cells.task, self.cells.noisy
-        variance = task.additive.unit * task.noise * len(noisy) / len(task.owners)
-        told = self.cells.largest / variance * self.cells(neighbour, count, stream)
-        return np.asarray(told + self.sums(neighbour, count, stream))
-
-
 def _example() -> MixtureTask:
     """Three owners and two components, four batches of a quarter of the people; epsilon 1 against the analyst."""
     owners = ("bank", "shop", "clinic")
@@ -152,10 +135,9 @@ def _example() -> MixtureTask:
 
 
 @register("mixture", "sums of a mixture's rounds, opened one after the other", _example)
-def mixture_games(study: MixtureTask | WarmStartedMixture) -> Iterator[Game]:
+def mixture_games(task: MixtureTask) -> Iterator[Game]:
     """For the analyst, a row or none; for others, a row or the opposite in columns that they do not hold."""
-    *before, task = study.stages
-    for observer, noisy in observers(study):
+    for observer, noisy in observers(task):
         known = task.sampling != "poisson" or bool(set(observer.names) & set(task.coins))
         people: tuple[Turned | None, Turned] = (None, ())
         tables = "no row, or one at its clips"
@@ -164,13 +146,8 @@ def mixture_games(study: MixtureTask | WarmStartedMixture) -> Iterator[Game]:
             tables = "a row at its clips, or the opposite in the others' columns"
         coins = {"poisson": f"{'known' if known else 'secret'} coins", "disjoint": "in turn", "all": "everybody"}
         story = f"{tables}; the sums of {task.rounds} batches, {coins[task.sampling]}"
-        sampler: Sampler = (sums := MixtureSumSampler(task, people, noisy, known))
-        for first in before:
-            sampler = MixtureAfterMarginals(
-                MarginalCellSampler(first, find_furthest_codes(first, observer), noisy), sums
-            )
-            story += "; the marginals before"
-        yield Game("mixture", observer, story, study.events, task.trust, sampler)
+        sampler = MixtureSumSampler(task, people, noisy, known)
+        yield Game("mixture", observer, story, task.events, task.trust, sampler)
         if observer == Observer.analyst():
             story = f"{tables}; the fraction of a count, without the whole people in it"
             fraction = CountFractionSampler(task, people, noisy, known)

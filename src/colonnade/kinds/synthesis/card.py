@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.kinds.synthesis.population import Population, ReleaseAgreement, column_means
-from colonnade.kinds.synthesis.sampling import SyntheticTable
+from colonnade.kinds.synthesis.population import Population, SyntheticTable, column_means
 from colonnade.models.estimates import Estimate
 from colonnade.privacy import Statement
 from colonnade.tables import Schema
@@ -77,8 +76,8 @@ def summary_lines(people: Population, rows: int) -> list[str]:
     for each in people.agreements:
         lines.append(
             f"  {each.sets:,} marginals of {_ORDERS[each.order]}: the noise of a count is "
-            f"{_format_people(each.deviation)}, and chi-squared of the model is {each.ratio:.2f} of its degrees of "
-            "freedom"
+            f"{format_count(each.deviation)} people, and chi-squared of the model is {each.ratio:.2f} of its degrees "
+            "of freedom"
         )
     for names, value in [] if people.agreements else people.strongest_pairs(3):
         lines.append(f"  {' and '.join(names)} go together (Cramér's V {value:.2f} by the model)")
@@ -91,8 +90,12 @@ def render_card(about: CardContext, drawn: Sequence[SyntheticTable]) -> str:
         "\n\n".join(
             [
                 *_introduction(about, drawn),
-                *_privacy(about),
-                *_uses(about, drawn),
+                "## Privacy",
+                "What each observer can learn about one person, at most, from all that was published. Whoever has only "
+                "this table is the analyst. Drawing people, and whatever readers do with them, adds nothing.",
+                f"```text\n{about.privacy}\n```",
+                "## What it is good for",
+                *(_uses_of_mixture(about) if about.mixture else _uses_of_counts(about, drawn[0])),
                 *_limits(about),
                 *_intervals(drawn),
                 *_provenance(about, drawn),
@@ -116,19 +119,6 @@ def _introduction(about: CardContext, drawn: Sequence[SyntheticTable]) -> list[s
     ]
 
 
-def _privacy(about: CardContext) -> list[str]:
-    return [
-        "## Privacy",
-        "What each observer can learn about one person, at most, from all that was published. Whoever has only this "
-        "table is the analyst. Drawing people, and whatever readers do with them, adds nothing.",
-        f"```text\n{about.privacy}\n```",
-    ]
-
-
-def _uses(about: CardContext, drawn: Sequence[SyntheticTable]) -> list[str]:
-    return ["## What it is good for", *(_uses_of_mixture(about) if about.mixture else _uses_of_counts(about, drawn[0]))]
-
-
 def _uses_of_counts(about: CardContext, drawn: SyntheticTable) -> list[str]:
     """What counts that were published are good for."""
     label, focus = about.parameters["label"], about.parameters["focus"]
@@ -143,7 +133,17 @@ def _uses_of_counts(about: CardContext, drawn: SyntheticTable) -> list[str]:
         f"{f', and for learning to predict `{label}`' if label else ''}.",
         _table(
             ("counts by", "how many", "noise of one count", "at most", "chi-squared of the model", "of the table"),
-            [(*_agreement_row(each), f"{of_table[each.order]:.2f}") for each in about.people.agreements],
+            [
+                (
+                    _ORDERS[each.order],
+                    f"{each.sets:,}",
+                    f"{format_count(each.deviation)} people",
+                    f"{format_count(each.largest)} people",
+                    f"{each.ratio:.2f}",
+                    f"{of_table[each.order]:.2f}",
+                )
+                for each in about.people.agreements
+            ],
         ),
         "The noise is the standard deviation of a published count, and exact. Chi-squared is shown by its degrees of "
         "freedom; that of the table has the luck of drawing people in it too. A chi-squared of about 1 means that the "
@@ -174,25 +174,17 @@ def _with_error(mean: Estimate) -> str:
 
 def _uses_of_mixture(about: CardContext) -> list[str]:
     """What a mixture that was learned in rounds is good for."""
-    counts = "no counts were published, and"
-    if about.parameters["start"] == "marginals":
-        counts = "noisy counts were released for a start alone and are not kept, so"
     return [
         "A mixture was learned in rounds, from sums over people. It describes which columns go together in groups of "
         "people, and each column by a simple law within a group. So the table is good for developing and testing an "
-        f"analysis, and for a first impression. How far a share in it is from the truth is not known: {counts} "
-        'nothing here has an error bar. Where that matters, use `method = "marginals"`.',
+        "analysis, and for a first impression. How far a share in it is from the truth is not known: no counts were "
+        'published, and nothing here has an error bar. Where that matters, use `method = "marginals"`.',
         "By the model, these go together most:",
         _table(
             ("column", "with", "Cramér's V"),
             [(*(f"`{name}`" for name in names), f"{value:.2f}") for names, value in about.people.strongest_pairs(10)],
         ),
     ]
-
-
-def _agreement_row(each: ReleaseAgreement) -> tuple[str, ...]:
-    noise = (_format_people(each.deviation), _format_people(each.largest))
-    return (_ORDERS[each.order], f"{each.sets:,}", *noise, f"{each.ratio:.2f}")
 
 
 def _column_rows(people: Population) -> list[tuple[str, ...]]:
@@ -223,22 +215,18 @@ def _intervals(drawn: Sequence[SyntheticTable]) -> list[str]:
 
 
 def _limits(about: CardContext) -> list[str]:
+    pair, few = next((each for each in about.people.agreements if each.order == 2), None), ""
+    if pair is not None:
+        few = f"Where a pair of values has fewer than about {3 * pair.deviation:,.0f} people, the count is hardly more "
+        few += "than noise. "
     points = [
-        f"**Small groups.** {_small_groups(about)}A group that is small in the table may be smaller or larger in "
+        f"**Small groups.** {few}A group that is small in the table may be smaller or larger in "
         "truth, or not be there.",
         *(_limits_of_mixture() if about.mixture else _limits_of_counts(about)),
         "**Anybody in particular.** No row stands for a person. How far the table can depend on one person is what the "
         "figures above bound.",
     ]
     return ["## What it is not good for", "\n".join(f"- {point}" for point in points)]
-
-
-def _small_groups(about: CardContext) -> str:
-    pair = next((each for each in about.people.agreements if each.order == 2), None)
-    if pair is None:
-        return ""
-    few = f"{3 * pair.deviation:,.0f}"
-    return f"Where a pair of values has fewer than about {few} people, the count is hardly more than noise. "
 
 
 def _limits_of_counts(about: CardContext) -> list[str]:
@@ -281,8 +269,6 @@ def _provenance(about: CardContext, drawn: Sequence[SyntheticTable]) -> list[str
         how += f"above; {model} fitted to the second"
     if about.mixture:
         how = "Noisy sums in rounds, a mixture that follows from them"
-        if about.parameters["start"] == "marginals":
-            how = "Noisy counts, noisy sums in rounds that start from a fit to them, a mixture that follows from these"
     parts = [
         "## How it was made",
         f"{how}, and people drawn from that. What was drawn follows from what was published, by public randomness: "
@@ -329,8 +315,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _format_people(value: float) -> str:
-    return f"{value:,.0f} people" if value >= 9.5 else f"{value:.1f} people"
+def format_count(value: float) -> str:
+    """A number of people, which need not be whole."""
+    return f"{value:,.0f}" if value >= 9.5 else f"{value:.1f}"
 
 
 def _escape_cell(text: str) -> str:

@@ -18,15 +18,12 @@ from numpy.typing import NDArray
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.synthesis import card, pictures, population
-from colonnade.kinds.synthesis.intervals import MIN_REFITS, CombinedInterval, combine_estimates
-from colonnade.kinds.synthesis.mixture import planning, warm_start
+from colonnade.kinds.synthesis.mixture import planning
 from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture
 from colonnade.kinds.synthesis.mixture.task import MixtureTask
-from colonnade.kinds.synthesis.mixture.warm_start import WarmStartedMixture
-from colonnade.kinds.synthesis.population import MixturePopulation, Population
+from colonnade.kinds.synthesis.population import MixturePopulation, Population, SyntheticTable
 from colonnade.kinds.synthesis.product_mixture import ProductMixture
-from colonnade.kinds.synthesis.release_fit import fit_release
-from colonnade.kinds.synthesis.sampling import SyntheticTable
+from colonnade.kinds.synthesis.release_fit import MIN_REFITS, CombinedInterval, combine_estimates, fit_release
 from colonnade.kinds.tables import queries
 from colonnade.kinds.tables.layout import Binning, MarginalRows, TableLayout, code_columns, plain_bins
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, NoisyMarginals
@@ -74,19 +71,16 @@ _LIMITS = {
 _CHOICES: dict[str, tuple[str, ...]] = {
     "method": ("marginals", "mixture"),
     "noise": NORMAL_LAWS,
-    "start": ("none", "marginals"),
     "inference": ("expectation", "variational"),
     "sampling": ("poisson", "disjoint"),
     "clipping": ("local", "joint"),
 }
 _STEP_PARAMS = ("batch", "sampling", "clip", "clipping", "learning_rate")
 _PARAMS_OF_METHOD = {
-    "marginals": ("even_bins", "tables"),
-    "mixture": ("rows", "start", "inference", "iterations", "families", *_STEP_PARAMS),
+    "marginals": ("label", "focus", "even_bins", "tables"),
+    "mixture": ("rows", "inference", "iterations", "families", *_STEP_PARAMS),
 }
 """Parameters that belong to one method alone."""
-_MARGINAL_PARAMS = ("label", "focus")
-"""Parameters that say which marginals are to be exact, also where a mixture starts from them."""
 
 
 def validate_params(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
@@ -100,8 +94,6 @@ def validate_params(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     said = {name for name, value in given.items() if _is_given(value, usual[name])}
     other = "mixture" if given["method"] == "marginals" else "marginals"
     _refuse_params(said, _PARAMS_OF_METHOD[other], f'method = "{other}"')
-    if given["method"] == "mixture" and given["start"] == "none":
-        _refuse_params(said, _MARGINAL_PARAMS, 'method = "marginals" or start = "marginals"')
     if given["inference"] == "expectation":
         _refuse_params(said, _STEP_PARAMS, 'inference = "variational"')
     if given["tables"] != 1:
@@ -159,26 +151,7 @@ def _refuse_params(said: set[str], names: Sequence[str], where: str) -> None:
         raise StudyError(f"{', '.join(found)} {verb} for {where} alone; leave {it} out [ST356]")
 
 
-def mixture_settings(given: Mapping[str, Any]) -> planning.MixtureSettings:
-    """How a mixture is learned, by these parameters and the usual ones."""
-    rows, inference = int(given["rows"]), given["inference"]
-    return planning.MixtureSettings(
-        rows=rows,
-        components=int(given["components"] or planning.COMPONENTS),
-        inference=inference,
-        rounds=int(given["iterations"] or planning.ROUNDS[inference]),
-        batch=int(given["batch"] or min(planning.BATCH, rows)),
-        sampling=given["sampling"],
-        clip=float(given["clip"] or planning.CLIP),
-        clipping=given["clipping"],
-        learning_rate=float(given["learning_rate"] or planning.LEARNING_RATE),
-        families=dict(given["families"] or {}),
-        law=given["noise"],
-        rows_at_most=int(given["rows_at_most"]),
-    )
-
-
-Task = Marginals | StagedMarginals | MixtureTask | WarmStartedMixture
+Task = Marginals | StagedMarginals | MixtureTask
 Published = NoisyMarginals | StagedResult | FittedMixture
 _Edges = Annotated[int, STRICT, at_least(1)] | list[float] | list[str]
 
@@ -207,8 +180,6 @@ class Synthesizer(Estimator[Task, Published]):
         noise: ``"skellam"`` or ``"discrete-gaussian"``.
         rows_at_most: a public limit on the number of people, from which the arithmetic is sized.
         rows: about how many people there are; public. ``"mixture"`` needs it.
-        start: where the rounds of a mixture begin: by chance (``"none"``), or at a fit to ``"marginals"``, which take
-            about a quarter of the price. ``label`` and ``focus`` are for these too.
         inference: ``"expectation"``, by all people in every round, or ``"variational"``, by steps on batches (DPVI).
         iterations: the rounds of a mixture; all of them are charged.
         families: what describes a column, such as ``{"bank.age": "gaussian"}``; by default numbers have Beta densities.
@@ -220,7 +191,7 @@ class Synthesizer(Estimator[Task, Published]):
     """
 
     kind = "synthetic"
-    tasks = (Marginals, StagedMarginals, MixtureTask, WarmStartedMixture)
+    tasks = (Marginals, StagedMarginals, MixtureTask)
 
     label: Annotated[str | None, InFile(Annotated[str | None, CheckedBy(check_dotted)], None), NAMES_LABEL] = None
     _: KW_ONLY
@@ -237,7 +208,6 @@ class Synthesizer(Estimator[Task, Published]):
     noise: NormalLawName = DEFAULT_LAW
     rows_at_most: RowsAtMost = 2**24
     rows: Count | None = None
-    start: warm_start.StartMethod = "none"
     inference: planning.InferenceMethod = "expectation"
     iterations: Count | None = None
     families: Annotated[Mapping[str, str] | None, InFile(dict[str, str] | None, None)] = None
@@ -264,12 +234,7 @@ class Synthesizer(Estimator[Task, Published]):
         layout = TableLayout.of(roster.schemas, self.bins)
         check_constraints(joint_constraints(roster.schemas, self.impossible), layout.codings)
         if self.method == "mixture":
-            settings = mixture_settings(self.get_params())
-            if self.start == "none":
-                return planning.draft_mixture(settings, roster).calibrate(budgets)
-            return warm_start.draft_warm_start(settings, layout, roster, label=self.label, focus=self.focus).calibrate(
-                budgets
-            )
+            return planning.draft_mixture(self.get_params(), roster).calibrate(budgets)
         draft = queries.draft(
             layout,
             roster,
@@ -283,9 +248,7 @@ class Synthesizer(Estimator[Task, Published]):
 
     def details(self, task: Any, statement: Statement) -> PlanDetails:
         """How many marginals are asked for, or how many rounds there are."""
-        if not self._mixes:
-            return queries.details(task)
-        return planning.mixture_details(task) if self.start == "none" else warm_start.warm_start_details(task)
+        return planning.mixture_details(task) if self._mixes else queries.details(task)
 
     def outlook(self, roster: Roster, task: Any, rows: int | None) -> SampleSizeForecast | None:
         """How far noise moves a marginal of two columns; no figure for a mixture that is learned in rounds."""
@@ -296,10 +259,8 @@ class Synthesizer(Estimator[Task, Published]):
         return self.method == "mixture"
 
     def _learning(self, task: Any) -> tuple[Any, ...]:
-        """What the programs of a mixture take besides: the learner of the rounds, or how one follows from marginals."""
-        if not self._mixes:
-            return ()
-        return (planning.make_learner(task),) if self.start == "none" else warm_start.start_rules(task, self.bins)
+        """What the programs of a mixture take besides: the learner of the rounds."""
+        return (planning.make_learner(task),) if self._mixes else ()
 
     def _mixture_of(self, found: Any) -> Published:
         published: Published = found.fitted if self._mixes else found
@@ -307,9 +268,8 @@ class Synthesizer(Estimator[Task, Published]):
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: marginals are all that is computed together, or weighted sums in rounds."""
-        encoded, codes = table.sorted_by_id().unclipped(), self.summands(me.name, table, task)
-        rows = (codes,) if not self._mixes else (encoded,) if self.start == "none" else (codes, encoded)
-        return self._mixture_of(task.programs.owner(me, *rows, task, *self._learning(task)))
+        rows = table.sorted_by_id().unclipped() if self._mixes else self.summands(me.name, table, task)
+        return self._mixture_of(task.programs.owner(me, rows, task, *self._learning(task)))
 
     def summands(self, party: str, table: Table, task: Task) -> Rows:
         """The codes of the columns."""
@@ -323,10 +283,11 @@ class Synthesizer(Estimator[Task, Published]):
     def simulate_result(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
         layout = TableLayout.of({party: tables[party].schema for party in task.owners}, self.bins)
-        codes = {party: layout.codes(party, tables[party]) for party in task.owners}
-        encoded = {party: tables[party].unclipped().matrix() for party in task.owners} if self._mixes else {}
-        rows = (codes,) if not self._mixes else (encoded,) if self.start == "none" else (codes, encoded)
-        return self._mixture_of(task.programs.simulate(*rows, task, *self._learning(task), stream))
+        rows = {
+            party: tables[party].unclipped().matrix() if self._mixes else layout.codes(party, tables[party])
+            for party in task.owners
+        }
+        return self._mixture_of(task.programs.simulate(rows, task, *self._learning(task), stream))
 
     # --- what was learned
 
@@ -402,9 +363,7 @@ class Synthesizer(Estimator[Task, Published]):
         if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
             raise ValueError("columns and codes do not belong together [VA075]")
         if self.method == "mixture":
-            self._set_population(
-                self._mixed(layout, planning.restore_mixture(self.schemas_, mixture_settings(self.parameters_), arrays))
-            )
+            self._set_population(self._mixed(layout, planning.restore_mixture(self.schemas_, self.parameters_, arrays)))
             return
         own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
         why = learned.get("unfitted")

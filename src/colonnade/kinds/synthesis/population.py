@@ -1,7 +1,8 @@
 """What was learned about people: the release, the model that was fitted to it, and all that follows from both.
 
 Shares of the people and means of numbers follow from the release alone, so no model is in them
-(docs/theory/error-bars-components.md). People of a fitted mixture are drawn from its components, and counted by codes
+(docs/theory/error-bars-components.md). People who cannot be are mended so that single columns stay as they are: other
+values in the same bins, or exchanges. People of a fitted mixture are drawn from its components, and counted by codes
 as far as anybody asks.
 
 How well a model or a table agrees with the release needs no look at data. Chi-squared weighs each difference by its
@@ -11,6 +12,7 @@ far as the noise can tell. What was fitted to the same release may be closer: th
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,10 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.synthesis.intervals import refit_redrawn
 from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture
 from colonnade.kinds.synthesis.product_mixture import ProductMixture
-from colonnade.kinds.synthesis.sampling import PeopleSampler, SampledPeople, SyntheticTable, public_stream, sample_table
+from colonnade.kinds.synthesis.release_fit import refit_redrawn
 from colonnade.kinds.tables.layout import Codes, TableLayout
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, Residual, misfit
 from colonnade.models.estimates import NORMAL_95, Estimate
@@ -34,10 +35,11 @@ from colonnade.tables import Table
 from colonnade.tables.bins import Bins
 from colonnade.tables.cell_parsing import pa
 from colonnade.tables.coding import decode_codes, joint_names
-from colonnade.tables.constraints import Constraint
+from colonnade.tables.constraints import Constraint, find_violations
 from colonnade.tables.encoding import decode
 
 Numbers = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 
 ChanceFunction = Callable[[Sequence[int]], Numbers]
@@ -108,6 +110,30 @@ def strongest_pairs(pairs: Iterable[tuple[int, ...]], chances: ChanceFunction) -
 
 
 @dataclass(frozen=True)
+class SampledPeople:
+    """People as a table and, where they were made from codes, these, a column for each of the table's."""
+
+    table: Any
+    codes: Codes | None = None
+
+
+MAX_REDRAWS = 30
+"""How often a person who cannot be is drawn again; whoever still cannot be is left out."""
+
+
+@dataclass(frozen=True)
+class SyntheticTable:
+    """A table of made-up people.
+
+    ``redrawn`` is how many could not be when they were first drawn, and ``dropped`` how many were left out for it.
+    """
+
+    table: Any
+    redrawn: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
 class Population:
     """People whose codes follow a distribution that was fitted to a release."""
 
@@ -145,21 +171,41 @@ class Population:
     # --- made-up people
 
     def sample_table(self, rows: int, *seed: int) -> SyntheticTable:
-        """So many made-up people, the same for the same seed: by public randomness, from what was published alone."""
-        return sample_table(self._source, rows, public_stream(self.public, rows, self.place, *seed), self.rules)
+        """So many made-up people, the same for the same seed: by public randomness, from what was published alone.
 
-    @property
-    def _source(self) -> PeopleSampler:
-        return PeopleSampler(self._people, self._values, self._likelihood)
+        They are fewer where the model makes possible ones too rarely. People who cannot be are mended so that single
+        columns stay as they are. Only whoever cannot be mended is drawn again from the whole model.
+        """
+        stream = public_stream(self.public, rows, self.place, *seed)
+        made = self.draw(rows, stream)
+        wrong = find_violations(self.rules, made.table)
+        first = int(wrong.sum())
+        if not first:
+            return SyntheticTable(made.table)
+        table = mend_people(made, self, stream).table
+        wrong = find_violations(self.rules, table)
+        for _ in range(MAX_REDRAWS):
+            places = np.flatnonzero(wrong)
+            if not len(places):
+                break
+            # The new ones take the places of the wrong ones, so that the order tells nothing about who was drawn again.
+            again = self.draw(len(places), stream).table
+            table = replace_rows(table, places, again)
+            wrong[places] = find_violations(self.rules, again)
+        dropped = int(wrong.sum())
+        return SyntheticTable(table.filter(pa.array(~wrong)) if dropped else table, first, dropped)
 
-    def _people(self, rows: int, stream: Stream) -> SampledPeople:
+    def draw(self, rows: int, stream: Stream) -> SampledPeople:
+        """So many new people."""
         codes = self.layout.whole(self.require_model().sample(rows, stream))
-        return SampledPeople(self._values(codes, stream), codes)
+        return SampledPeople(self.values(codes, stream), codes)
 
-    def _values(self, codes: Codes, stream: Stream) -> Any:
+    def values(self, codes: Codes, stream: Stream) -> Any:
+        """New values for given codes."""
         return decode_codes(self.layout.codings, codes, stream, self._shares)
 
-    def _likelihood(self, codes: Codes) -> NDArray[np.float64]:
+    def likelihood(self, codes: Codes) -> NDArray[np.float64]:
+        """How likely codes of all columns are."""
         return self.require_model().log_likelihood(codes[:, list(self.layout.free)])
 
     @cached_property
@@ -272,11 +318,8 @@ class MixturePopulation(Population):
         """Refused: a mixture is not learned again."""
         raise StudyError('several tables need method "marginals", whose fit can be repeated [ST379]')
 
-    @property
-    def _source(self) -> PeopleSampler:
-        return PeopleSampler(self._people)
-
-    def _people(self, rows: int, stream: Stream) -> SampledPeople:
+    def draw(self, rows: int, stream: Stream) -> SampledPeople:
+        """So many new people, who were not made from codes."""
         found = self.mixture.sample(rows, stream)
         schemas = {party: coding.schema for party, coding in self.layout.codings.items()}
         columns = [column for party, schema in schemas.items() for column in decode(schema, found[party]).columns]
@@ -347,3 +390,125 @@ def _deviation_of_sum(weights: NDArray[np.float64], part: Residual, count: Resid
     whole = float(weights.sum()) / len(weights)
     own = float(weights @ weights) - len(weights) * whole**2
     return math.sqrt(max(0.0, own) * part.deviation**2 + (whole * count.deviation) ** 2)
+
+
+_VALUES, _EXCHANGES = 10, 5
+"""How often values are drawn again within their bins, and how often exchanges are looked for."""
+_PARTNERS = 16
+"""Among how many others the best exchange is looked for."""
+
+
+def mend_people(made: SampledPeople, source: Population, stream: Stream) -> SampledPeople:
+    """The same people, of whom as many as possible can be; no code of a single column is more or less frequent.
+
+    Values are drawn again within their bins first; whoever is wrong then exchanges cells with others.
+    """
+    table, codes, rules = made.table, made.codes, source.rules
+    if codes is not None:
+        table = _redraw_values(table, codes, source, stream)
+    wrong = find_violations(rules, table)
+    for _ in range(_EXCHANGES):
+        if not wrong.any():
+            break
+        table, codes = _exchange_cells(SampledPeople(table, codes), source, wrong, stream)
+        wrong = find_violations(rules, table)
+    return SampledPeople(table, codes)
+
+
+def _redraw_values(table: Any, codes: Codes, source: Population, stream: Stream) -> Any:
+    """Whoever is wrong with other values of the same codes."""
+    left = np.flatnonzero(find_violations(source.rules, table))
+    found, where = [], []
+    for _ in range(_VALUES):
+        if not len(left):
+            break
+        again = source.values(codes[left], stream)
+        right = ~find_violations(source.rules, again)
+        found.append(again.filter(pa.array(right)))
+        where.append(left[right])
+        left = left[~right]
+    return replace_rows(table, np.concatenate(where), pa.concat_tables(found)) if found else table
+
+
+def replace_rows(table: Any, places: Places, new: Any) -> Any:
+    """The table with other rows at some places."""
+    order = np.arange(table.num_rows)
+    order[places] = table.num_rows + np.arange(len(places))
+    return pa.concat_tables([table, new]).unify_dictionaries().combine_chunks().take(pa.array(order))
+
+
+def _exchange_cells(
+    made: SampledPeople, source: Population, wrong: NDArray[np.bool_], stream: Stream
+) -> tuple[Any, Codes | None]:
+    """Whoever is wrong exchanges one cell with somebody, after which both can be and are as likely as possible."""
+    good = np.flatnonzero(~wrong)
+    good = good[np.argsort(stream.uint64(len(good)))] if len(good) else good
+    many = int(wrong.sum())
+    each = min(_PARTNERS, len(good) // many) or 1
+    places = np.flatnonzero(wrong)[: len(good) // each]
+    # Nobody is a partner twice, so that exchanges do not get in each other's way.
+    partners = good[: len(places) * each].reshape(len(places), each)
+    columns = _choose_columns(made.table.take(pa.array(places)), source.rules, stream)
+    table, codes = made.table, None if made.codes is None else made.codes.copy()
+    for column in np.unique(columns):
+        own, others = places[columns == column], partners[columns == column]
+        first, second = np.repeat(own, each), others.ravel()
+        possible = _possible_exchanges(made.table, first, second, int(column), source.rules)
+        score = _score_exchanges(made.codes, source, first, second, int(column))
+        best = np.where(possible, score, -np.inf).reshape(others.shape)
+        chosen = best.argmax(axis=1)
+        found = possible.reshape(others.shape).any(axis=1)
+        mine, theirs = own[found], others[np.arange(len(own)), chosen][found]
+        order = np.arange(table.num_rows)
+        order[mine], order[theirs] = theirs, mine
+        name = table.column_names[column]
+        table = table.set_column(int(column), name, table.column(int(column)).take(pa.array(order)))
+        if codes is not None:
+            codes[:, column] = codes[order, column]
+    return table, codes
+
+
+def _choose_columns(people: Any, rules: Sequence[Constraint], stream: Stream) -> NDArray[np.int64]:
+    """For each of some people a column of a rule that they break, by its place."""
+    found = np.zeros(people.num_rows, dtype=np.int64)
+    drawn = stream.uint64(people.num_rows)
+    for rule in rules:
+        named = np.array([people.column_names.index(name) for name in sorted(rule.names)])
+        broken = rule.find_violations(people)
+        found[broken] = named[(drawn[broken] % np.uint64(len(named))).astype(np.int64)]
+    return found
+
+
+def _possible_exchanges(
+    table: Any, first: Places, second: Places, column: int, rules: Sequence[Constraint]
+) -> NDArray[np.bool_]:
+    """Whether both of each pair of people can be after they exchanged a cell."""
+    one, other = table.take(pa.array(first)), table.take(pa.array(second))
+    name, cells = table.column_names[column], (one.column(column), other.column(column))
+    changed = one.set_column(column, name, cells[1]), other.set_column(column, name, cells[0])
+    return np.asarray(~(find_violations(rules, changed[0]) | find_violations(rules, changed[1])))
+
+
+def _score_exchanges(
+    codes: Codes | None, source: Population, first: Places, second: Places, column: int
+) -> NDArray[np.float64]:
+    """How likely both of each pair of people are after they exchanged a cell; all alike where nobody knows."""
+    if codes is None:
+        return np.zeros(len(first))
+    one, other = codes[first], codes[second]
+    one[:, column], other[:, column] = codes[second, column], codes[first, column]
+    return np.maximum(source.likelihood(one) + source.likelihood(other), -1e300)
+
+
+def public_stream(released: Mapping[str, NDArray[Any]], *also: object) -> Stream:
+    """A stream that follows from what was published: whoever has the release draws the same people.
+
+    This is public randomness, and need not be secret: the release has its noise already, and whatever is computed from
+    it, by any rule, tells no more than it does.
+    """
+    state = hashlib.sha256(b"colonnade synthetic people 1")
+    for name in sorted(released):
+        state.update(f"{name}:{released[name].dtype.str}:{released[name].shape}:".encode())
+        state.update(np.ascontiguousarray(released[name]).tobytes())
+    state.update(repr(also).encode())
+    return Stream(state.digest())

@@ -47,7 +47,9 @@ class ProductMixture:
 
     def marginal(self, columns: Sequence[int]) -> Floats:
         """The joint probabilities of some columns, an axis for each."""
-        shape = check_marginal(columns, self.sizes)
+        shape = tuple(self.sizes[column] for column in columns)
+        if math.prod(shape) > MAX_MARGINAL_CELLS:
+            raise StudyError(f"a marginal of {math.prod(shape)} cells is too large; ask for fewer columns [ST387]")
         if not columns:
             return np.array(self.weights.sum())
         joint = self.weights[:, None]
@@ -57,7 +59,6 @@ class ProductMixture:
 
     def log_likelihood(self, codes: Codes) -> Floats:
         """The natural logarithm of each row's probability."""
-        codes = check_codes(codes, self.sizes)
         with np.errstate(divide="ignore"):
             logs = [np.log(table.T) for table in self.tables]
             weights = np.log(self.weights)
@@ -75,8 +76,6 @@ class ProductMixture:
 
     def sample(self, rows: int, stream: Stream) -> Codes:
         """A table of codes by systematic rounding (docs/theory/fitting-marginals.md, section 5)."""
-        if rows < 1:
-            raise StudyError("a synthetic table needs at least one row [ST384]")
         people = round_systematically(rows * self.weights, stream)
         component = np.repeat(np.arange(len(people), dtype=np.uint64), people) << np.uint64(32)
         codes = np.empty((rows, len(self.tables)), dtype=np.int64)
@@ -98,25 +97,6 @@ class ProductMixture:
             return cls(arrays["weights"], tuple(arrays[f"table_{i}"] for i in range(columns)))
         except KeyError:
             raise StudyError("the numbers of a mixture are incomplete; fit or save it again [ST385]") from None
-
-
-def check_marginal(columns: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
-    """The shape of the marginal of these columns, if it can be computed."""
-    if len(set(columns)) != len(columns) or any(not 0 <= column < len(sizes) for column in columns):
-        raise StudyError(f"a marginal names different columns, each from 0 to {len(sizes) - 1} [ST386]")
-    shape = tuple(sizes[column] for column in columns)
-    if math.prod(shape) > MAX_MARGINAL_CELLS:
-        raise StudyError(f"a marginal of {math.prod(shape)} cells is too large; ask for fewer columns [ST387]")
-    return shape
-
-
-def check_codes(codes: Codes, sizes: Sequence[int]) -> Codes:
-    """The codes, if each is one of its column."""
-    if codes.ndim != 2 or codes.shape[1] != len(sizes):
-        raise StudyError(f"a table of codes for this model has {len(sizes)} columns [ST388]")
-    if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.array(sizes)).any()):
-        raise StudyError("a code is beyond the values of its column [ST389]")
-    return codes
 
 
 def round_systematically(expected: Floats, stream: Stream) -> Codes:

@@ -9,6 +9,10 @@ outer products: for all pairs at once one Gram matrix of the components' centred
 or more is a pair, weighted by what the component says of the others: its *hinge*, such as the label.
 
 A release whose fit failed is kept, because it was paid for.
+
+One synthetic table tells nothing about how far noise moved it. So noise of the same law is drawn again, on the
+marginals of the fitted model, and the model is fitted again: these fits differ from the first about as the first
+differs from the truth (docs/theory/fitting-marginals.md, section 7).
 """
 
 from __future__ import annotations
@@ -18,16 +22,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
 
 from colonnade.errors import ColonnadeError, StudyError
 from colonnade.kinds.synthesis.product_mixture import ProductMixture
-from colonnade.kinds.tables.release import Floats, MarginalsRelease, Residual, check_residuals
-from colonnade.protocols.roles import Progress, silent
+from colonnade.kinds.tables.release import Floats, MarginalsRelease, Residual, centre, check_residuals
 from colonnade.randomness import KEY_BYTES, Stream
 from colonnade.tables.coding import ForbiddenCodes
 
@@ -134,20 +137,14 @@ class ResidualTargets:
             left, right = (column for column in each.columns if column not in hinge)
             values = each.values
             for column in hinge:  # the hinge's axes go last, in order, in coordinates
-                values = np.tensordot(
-                    values, contrast_basis(self.sizes[column]), axes=(_axis_of(each, column, hinge), 1)
-                )
+                axis = each.columns.index(column) - sum(before < column for before in hinge)
+                values = np.tensordot(values, contrast_basis(self.sizes[column]), axes=(axis, 1))
             rows, cols = (slice(local[c], local[c] + self.sizes[c]) for c in (left, right))
             stacked = values.reshape(self.sizes[left], self.sizes[right], len(coordinates))
             wanted[:, rows, cols] = stacked.transpose(2, 0, 1)
             wanted[:, cols, rows] = stacked.transpose(2, 1, 0)
             precision[rows, cols] = precision[cols, rows] = each.deviation**-2
         return HingeGroup(hinge, coordinates, places, wanted, precision)
-
-
-def _axis_of(residual: Residual, column: int, hinge: tuple[int, ...]) -> int:
-    """Where a column's axis is, after those of the hinge's columns before it were moved to the end."""
-    return residual.columns.index(column) - sum(before < column for before in hinge)
 
 
 def _group_by_hinge(
@@ -195,7 +192,6 @@ def fit_products(
     steps: int = STEPS,
     start: ProductMixture | None = None,
     impossible: Sequence[ForbiddenCodes] = (),
-    progress: Progress = silent,
 ) -> ProductMixture:
     """The mixture of products that is fitted to a release; the same for the same numbers.
 
@@ -203,17 +199,13 @@ def fit_products(
     are codes that nobody has; next to nobody of the model has them.
     """
     check_residuals(sizes, residuals)
-    if components < 1 or steps < 1:
-        raise StudyError("a fit needs at least one component and one step [ST344]")
     targets = ResidualTargets(sizes, max(count, 1.0), residuals)
     logits = _independent_logits(targets, components) if start is None else _logits_of_mixture(start)
-    if logits.shape[1] != targets.width:
-        raise StudyError("the fit to start from has other columns than the residuals [ST345]")
     pull = _PULL * float(targets.count)
     if start is not None:
         pull = min(pull, _balanced_pull(targets, logits))
     zeros = ForbiddenMass(sizes, float(targets.count), impossible)
-    return _build_mixture(targets, _descend(targets, zeros, logits, pull, steps, progress))
+    return _build_mixture(targets, _descend(targets, zeros, logits, pull, steps))
 
 
 def wanted_misfit(degrees: int) -> float:
@@ -225,9 +217,7 @@ def wanted_misfit(degrees: int) -> float:
     return max(1.0, degrees - math.sqrt(2 * degrees))
 
 
-def _descend(
-    targets: ResidualTargets, zeros: ForbiddenMass, logits: Singles, pull: float, steps: int, progress: Progress
-) -> Singles:
+def _descend(targets: ResidualTargets, zeros: ForbiddenMass, logits: Singles, pull: float, steps: int) -> Singles:
     """The chances that steps of Adam reach, down half the misfit and up the pull times the entropy."""
     mean, square = np.zeros_like(logits), np.zeros_like(logits)
     goal = wanted_misfit(targets.degrees)
@@ -244,8 +234,6 @@ def _descend(
         # Far above the goal the pull just fades; close to it, it follows the misfit in both directions.
         change = max(-_FADES / max(steps, 40), _HOLD * (1 - misfit / goal))
         pull = min(_PULL * float(targets.count), pull * (1 + change))
-        if step % 20 == 0 or step == steps:
-            progress("fit", step, steps)
     return _softmax(targets, logits)
 
 
@@ -332,7 +320,7 @@ class ForbiddenMass:
         for box in self.boxes:
             held = [chances[:, places].sum(axis=1, dtype=np.float32) for places in box]
             for at, places in enumerate(box):
-                others = prod((part for other, part in enumerate(held) if other != at), start=each)
+                others = math.prod((part for other, part in enumerate(held) if other != at), start=each)
                 slopes[:, places] += np.broadcast_to(others, (len(chances),))[:, None]
 
 
@@ -347,3 +335,96 @@ def fit_release(
         return str(error)
     except Exception as error:  # whatever it is, also a lack of memory, it must not take the release with it
         return f"stopped by {type(error).__name__}"
+
+
+MIN_REFITS = 3
+"""Tables: of fewer, the variance between them says too little."""
+REFIT_STEPS = 250
+"""Steps of a fit that starts from the first one."""
+
+
+def redraw_noise(model: ProductMixture, count: float, residuals: Sequence[Residual], stream: Stream) -> list[Residual]:
+    """The residuals of the model with new noise of the same deviations."""
+    return [
+        Residual(
+            each.columns,
+            count * centre(model.marginal(each.columns))
+            + centre(each.deviation * _normal_draws(each.values.shape, stream)),
+            each.deviation,
+        )
+        for each in residuals
+        if each.columns
+    ]
+
+
+def refit_redrawn(
+    model: ProductMixture,
+    count: float,
+    residuals: Sequence[Residual],
+    times: int,
+    stream: Stream,
+    *,
+    count_deviation: float = 0.0,
+    impossible: Sequence[ForbiddenCodes] = (),
+    steps: int = REFIT_STEPS,
+) -> list[ProductMixture]:
+    """The model fitted to as many redrawn releases; ``count_deviation`` is that of the count's noise."""
+    found = []
+    for _ in range(times):
+        counted = max(1.0, count + count_deviation * float(_normal_draws((1,), stream)[0]))
+        redrawn = redraw_noise(model, count, residuals, stream)
+        found.append(fit_products(model.sizes, counted, redrawn, start=model, steps=steps, impossible=impossible))
+    return found
+
+
+@dataclass(frozen=True)
+class CombinedInterval:
+    """An estimate with an interval for what it would be for the population of the real people.
+
+    ``within`` is the mean variance of the estimate as the tables' own rows give it. ``between`` is the mean square of
+    how far the estimates of tables with redrawn noise are from the first: what noise and fit cause, bias included.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    within: float
+    between: float
+    freedom: float
+
+    @property
+    def deviation(self) -> float:
+        """The root of the mean squared error that the interval rests on."""
+        return math.sqrt(self.within + self.between)
+
+
+def combine_estimates(estimates: Sequence[float], variances: Sequence[float], level: float = 0.95) -> CombinedInterval:
+    """One interval from an estimate and its usual variance in each of several tables.
+
+    The first table comes from the model, the others from :func:`refit_redrawn`, and each is as long as the number of
+    real people. The interval is around the first estimate, by Student's law.
+    """
+    values, usual = np.asarray(estimates, dtype=np.float64), np.asarray(variances, dtype=np.float64)
+    if values.ndim != 1 or values.shape != usual.shape or len(values) <= MIN_REFITS:
+        raise StudyError(
+            f"combining needs an estimate and a variance from a table and from {MIN_REFITS} refits or more [ST358]"
+        )
+    if not (np.isfinite(values).all() and np.isfinite(usual).all() and (usual >= 0).all()):
+        raise StudyError("an estimate or its variance is not a finite number, or a variance is negative [ST359]")
+    if not 0 < level < 1:
+        raise StudyError("the level of an interval lies between 0 and 1 [ST360]")
+    estimate, within = float(values[0]), float(usual.mean())
+    between = float(np.mean((values[1:] - estimate) ** 2))
+    if between == 0:
+        freedom, quantile = math.inf, float(ndtri((1 + level) / 2))
+    else:
+        # Satterthwaite: the variance between rests on as many squares as there are refits, that within on many people.
+        freedom = (len(values) - 1) * (1 + within / between) ** 2
+        quantile = float(stdtrit(freedom, (1 + level) / 2))
+    reach = quantile * math.sqrt(within + between)
+    return CombinedInterval(estimate, estimate - reach, estimate + reach, within, between, freedom)
+
+
+def _normal_draws(shape: tuple[int, ...], stream: Stream) -> Floats:
+    uniform = ((stream.uint64(shape) >> np.uint64(12)) + 0.5) * 2.0**-52
+    return np.asarray(ndtri(uniform))

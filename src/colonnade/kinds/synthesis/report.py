@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from colonnade.drawing.canvas import figure
 from colonnade.drawing.markup import Html, join, table, tag
+from colonnade.kinds.synthesis.card import format_count
 from colonnade.kinds.synthesis.pictures import marginals_chart
 from colonnade.report.sections import ReportSection, Run
 from colonnade.report.wording import count_noun
@@ -40,8 +41,6 @@ def result(model: Synthesizer, run: Run, owners: Sequence[str]) -> Html:
 def _lead(model: Synthesizer) -> str:
     if _mixture(model):
         asked = "Sums over people were released in rounds, with noise; a mixture of groups of people follows from them"
-        if model.parameters_["start"] == "marginals":
-            asked = f"Counts of people were released, with noise, to start from. {asked}"
     else:
         asked = "Counts by all single columns and all pairs"
         if label := model.parameters_["label"]:
@@ -71,8 +70,8 @@ def _agreement(model: Synthesizer) -> Html | None:
         (
             _ORDERS[each.order],
             f"{each.sets:,}",
-            _people(each.deviation),
-            _people(each.largest),
+            format_count(each.deviation),
+            format_count(each.largest),
             f"{each.chi_squared:,.0f} of {each.degrees:,}",
             f"{each.ratio:.2f}",
         )
@@ -93,11 +92,7 @@ def _pairs(model: Synthesizer) -> Html | None:
         return None
     rows = [(first, second, f"{value:.2f}") for (first, second), value in found]
     caption = "Cramér's V of the model, from 0 (independent) to 1 (one follows from the other)"
-    if _mixture(model):
-        counted = model.parameters_["start"] == "marginals"
-        caption += "; pairs were counted for the start alone." if counted else "; no pair was counted."
-    else:
-        caption += "; all pairs were asked for."
+    caption += "; no pair was counted." if _mixture(model) else "; all pairs were asked for."
     return join(
         tag("h3", "Which columns go together"),
         table(("Column", "With", "Cramér's V"), rows, caption=caption, numeric=(2,)),
@@ -112,10 +107,6 @@ def _limits(model: Synthesizer) -> str:
         f"Small groups{small}, {rare}, and confidence intervals computed as if these were real people: they would "
         "leave the noise out. card.md says more."
     )
-
-
-def _people(value: float) -> str:
-    return f"{value:,.0f}" if value >= 9.5 else f"{value:.1f}"
 
 
 SECTION: ReportSection[Synthesizer] = ReportSection(

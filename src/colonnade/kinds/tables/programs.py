@@ -128,8 +128,8 @@ class OwnMarginals(OwnerSum):
     def add(self, whole: Matrix) -> None:
         """Add the products of a block of rows, exactly: sums of asked cells stay below 2^22 rows times 2^22."""
         for product, total in zip(self.products, self.sums, strict=True):
-            left, right = (self._side(whole, *side) for side in _sides(product))
-            total += (left.T @ right).astype(np.int64)
+            left = self._side(whole, product.left_source, product.left)
+            total += (left.T @ self._side(whole, product.right_source, product.right)).astype(np.int64)
 
     def dealt(self, whole: Matrix) -> Matrix:
         """What of all this is dealt; if members are hidden, also whether a slot is taken."""
@@ -179,10 +179,6 @@ def complete_block(task: Marginals, columns: Factor, piece: NDArray[Number]) -> 
         if size > 1:
             cells = np.concatenate([cells, -cells.sum(axis=axis, keepdims=True)], axis=axis)
     return cells.reshape(len(piece), -1)
-
-
-def _sides(product: FactorProduct) -> tuple[tuple[int, FactorColumns], tuple[int, FactorColumns]]:
-    return (product.left_source, product.left), (product.right_source, product.right)
 
 
 def join_columns(spans: Sequence[slice]) -> slice | list[int]:

@@ -40,21 +40,17 @@ are few patterns over many cells."""
 def weigh_blocks(
     sizes: Sequence[int],
     label: int | None = None,
-    focus: Sequence[Sequence[int]] = (),
-    order: int | None = None,
+    focus: Sequence[tuple[int, int]] = (),
     resolution: int = RESOLUTION,
 ) -> list[tuple[tuple[int, ...], int]]:
     """The sets of columns to ask for, each with its whole weight, the count first.
 
-    Asked for are the count, all columns, all pairs (from ``order`` 2) and all triples with the label (from order 3, the
-    default where there is a label). ``focus`` names sets among them that matter more. Columns of one value tell nothing
-    and are left out.
+    Asked for are the count, all columns, all pairs and, where there is a label, all triples with it. ``focus`` names
+    pairs that matter more. All columns have two values or more.
     """
-    order = order if order is not None else (2 if label is None else 3)
-    named = _check_focus(sizes, label, focus, order)
-    asked = list(_queried_sets(sizes, label, order))
+    asked = list(_queried_sets(len(sizes), label))
     ideal = [
-        math.sqrt(_precision(columns, sizes, label, columns in named)) / _scale(columns, sizes) for columns in asked
+        math.sqrt(_precision(columns, sizes, label, columns in focus)) / _scale(columns, sizes) for columns in asked
     ]
     most = max(each * _largest(columns, sizes) for columns, each in zip(asked, ideal, strict=True))
     unit = min(resolution / min(ideal), LARGEST / most)
@@ -65,12 +61,10 @@ def weigh_blocks(
     return [(columns, round(unit * each)) for columns, each in zip(asked, ideal, strict=True)]
 
 
-def _queried_sets(sizes: Sequence[int], label: int | None, order: int) -> Iterator[tuple[int, ...]]:
-    telling = [column for column, size in enumerate(sizes) if size > 1]
-    for length in range(min(order, 2) + 1):
-        yield from combinations(telling, length)
-    if order == 3:
-        yield from (triple for triple in combinations(telling, 3) if label in triple)
+def _queried_sets(columns: int, label: int | None) -> Iterator[tuple[int, ...]]:
+    for length in range(3):
+        yield from combinations(range(columns), length)
+    yield from (triple for triple in combinations(range(columns), 3) if label in triple)
 
 
 def _precision(columns: tuple[int, ...], sizes: Sequence[int], label: int | None, named: bool) -> float:
@@ -90,25 +84,6 @@ def _scale(columns: tuple[int, ...], sizes: Sequence[int]) -> float:
 def _largest(columns: tuple[int, ...], sizes: Sequence[int]) -> int:
     """The largest whole coordinate of a person in a block, before its weight."""
     return math.prod(sizes[column] - 1 for column in columns)
-
-
-def _check_focus(
-    sizes: Sequence[int], label: int | None, focus: Sequence[Sequence[int]], order: int
-) -> frozenset[tuple[int, ...]]:
-    if order not in (1, 2, 3) or (order == 3 and label is None):
-        raise StudyError("marginals are asked for up to order 1 or 2, and with a label up to order 3 [ST400]")
-    if any(size < 1 for size in sizes) or not any(size > 1 for size in sizes):
-        raise StudyError("marginals need a column of two values or more [ST401]")
-    if label is not None and not (0 <= label < len(sizes) and sizes[label] > 1):
-        raise StudyError("the label must be a coded column of two values or more [ST402]")
-    named = frozenset(tuple(sorted(set(each))) for each in focus)
-    beyond = named - frozenset(_queried_sets(sizes, label, order))
-    if beyond:
-        raise StudyError(
-            f"the columns {list(min(beyond))} are named as of interest but are not asked for together; "
-            "name pairs, or triples with the label, of columns of two values or more [ST403]"
-        )
-    return named
 
 
 _FIRST = 0.1  # the price of a first stage, as a part of the second's
@@ -134,7 +109,17 @@ def draft(
     fine = tuple(CodedColumn(party, layout.columns[at].name, layout.columns[at].size) for party, at in layout.parties())
     merges = [_merge(layout.columns[at], even) for at in layout.free]
     coded = tuple(replace(column, size=merge.size) for column, merge in zip(fine, merges, strict=True))
-    task = _marginals(coded, place, pairs(layout, focus), roster, law, rows_at_most)
+    asked = weigh_blocks([column.size for column in coded], place, pairs(layout, focus))
+    task = Marginals(
+        coded=coded,
+        asked=tuple(MarginalQuery(columns, weight) for columns, weight in asked),
+        trust=roster.trust,
+        rows_at_most=rows_at_most,
+        noise=len(roster.schemas),
+        law=law,
+        hidden=roster.hidden,
+        label=place,
+    )
     if all(merge.size == column.size for merge, column in zip(merges, fine, strict=True)):
         return task
     return StagedMarginals(fine, tuple(merges), _first(task, fine, merges), task, len(roster.schemas))
@@ -158,27 +143,6 @@ def _first(task: Marginals, fine: Sequence[CodedColumn], merges: Sequence[CodeMe
     return (max(1, round(each)), *(max(1, round(weight)) for weight in weights))
 
 
-def _marginals(
-    coded: tuple[CodedColumn, ...],
-    place: int | None,
-    focus: Sequence[tuple[int, int]],
-    roster: Roster,
-    law: NormalLawName,
-    rows_at_most: int,
-) -> Marginals:
-    asked = weigh_blocks([column.size for column in coded], place, focus)
-    return Marginals(
-        coded=coded,
-        asked=tuple(MarginalQuery(tuple(columns), weight) for columns, weight in asked),
-        trust=roster.trust,
-        rows_at_most=rows_at_most,
-        noise=len(roster.schemas),
-        law=law,
-        hidden=roster.hidden,
-        label=place,
-    )
-
-
 def pairs(layout: TableLayout, focus: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
     """The pairs of columns that are to be more exact, by their numbers."""
     found = []
@@ -197,7 +161,7 @@ def pairs(layout: TableLayout, focus: Sequence[Sequence[str]]) -> list[tuple[int
 
 def details(staged: Marginals | StagedMarginals) -> PlanDetails:
     """How many marginals are asked for."""
-    task = staged.last
+    task = staged.stages[-1]
     sizes = Counter(len(block.columns) for block in task.asked)
     words = [_count_in_words(size, count) for size, count in sorted(sizes.items())]
     line = f"one release of {', '.join(words[:-1])} and {words[-1]}: {task.entries:,} numbers, which share one price"
@@ -215,7 +179,7 @@ def outlook(staged: Marginals | StagedMarginals, rows: int | None) -> SampleSize
     It is that of what two columns tell together and neither tells alone, on average over the pairs that are asked for;
     of single columns where no pair is. Counts that are made positive, and fitted, err less.
     """
-    task = staged.last
+    task = staged.stages[-1]
     widest = max((len(block.columns) for block in task.asked if len(block.columns) < 3), default=0)
     moved = [_noise_of_block(task, block) for block in task.asked if len(block.columns) == widest]
     what = "a marginal of two columns" if widest == 2 else "a marginal"

@@ -53,16 +53,27 @@ def check_residuals(sizes: Sequence[int], residuals: Sequence[Residual]) -> None
         raise StudyError("every coded column needs at least one value [ST390]")
     seen: set[tuple[int, ...]] = set()
     for each in residuals:
-        if each.columns in seen or list(each.columns) != sorted(set(each.columns)):
-            raise StudyError(
-                "the residual of each set of columns is given once, with its columns in ascending order [ST391]"
-            )
-        if any(not 0 <= column < len(sizes) for column in each.columns):
-            raise StudyError(f"a residual names a column beyond the {len(sizes)} coded columns [ST392]")
-        if each.values.shape != tuple(sizes[column] for column in each.columns):
-            raise StudyError("the shape of a residual must be the sizes of its columns [ST393]")
-        if not (each.deviation > 0 and math.isfinite(each.deviation) and np.isfinite(each.values).all()):
-            raise StudyError("a residual needs finite values and a positive deviation of its noise [ST394]")
+        known = dict(enumerate(sizes))
+        for kept, otherwise in (
+            (
+                each.columns not in seen and list(each.columns) == sorted(set(each.columns)),
+                "the residual of each set of columns is given once, with its columns in ascending order [ST391]",
+            ),
+            (
+                known.keys() >= set(each.columns),
+                f"a residual names a column beyond the {len(sizes)} coded columns [ST392]",
+            ),
+            (
+                each.values.shape == tuple(map(known.get, each.columns)),
+                "the shape of a residual must be the sizes of its columns [ST393]",
+            ),
+            (
+                0 < each.deviation < math.inf and np.isfinite(each.values).all(),
+                "a residual needs finite values and a positive deviation of its noise [ST394]",
+            ),
+        ):
+            if not kept:
+                raise StudyError(otherwise)
         seen.add(each.columns)
 
 
@@ -85,14 +96,9 @@ def noisy_marginal(
     known = {each.columns: each for each in residuals}
     counts, variance = np.full(shape, count / math.prod(shape)), 0.0
     for subset in subsets(asked):
-        part = known.get(subset)
-        if part is None:
-            if subset:
-                raise StudyError(
-                    f"the marginal of columns {list(asked)} was not asked for; name marginals of the "
-                    "release instead [ST395]"
-                )
+        if not subset and not known.get(subset):
             continue
+        part = known[subset]
         spread = math.prod(sizes[column] for column in asked if column not in subset)
         kept = math.prod(1 - 1 / sizes[column] for column in subset)
         variance += kept * (part.deviation / spread) ** 2
@@ -160,15 +166,7 @@ class NoisyMarginals:
         return self.opened[self.task.starts[place] : self.task.starts[place + 1]]
 
     def _asked(self, columns: tuple[int, ...]) -> MarginalQuery:
-        found = next((block for block in self.task.asked if block.columns == columns), None)
-        if found is None:
-            raise StudyError(
-                "the number of people was not among the marginals that were asked for: ask for it too [ST484]"
-            )
-        return found
-
-
-Numbers = NDArray[np.float64]
+        return next(block for block in self.task.asked if block.columns == columns)
 
 
 @dataclass(frozen=True)
@@ -182,9 +180,9 @@ class Marginal:
 
     names: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...]
-    counts: Numbers
-    deviations: Numbers | None
-    fitted: Numbers
+    counts: Floats
+    deviations: Floats | None
+    fitted: Floats
 
     @property
     def asked(self) -> bool:
@@ -235,21 +233,19 @@ class MarginalsRelease:
 
     def holds(self, columns: Sequence[int]) -> bool:
         """Whether the marginal of these columns follows from what was asked for."""
-        return all(
-            subset in self._places for size in range(len(columns) + 1) for subset in combinations(sorted(columns), size)
-        )
+        return all(subset in self._places for subset in subsets(sorted(columns)))
 
     def sets(self, size: int) -> list[tuple[int, ...]]:
         """The sets of so many columns that were asked for."""
         return sorted(columns for columns in self._places if len(columns) == size)
 
-    def marginal(self, columns: Sequence[int], sizes: Sequence[int]) -> tuple[Numbers, Numbers]:
+    def marginal(self, columns: Sequence[int], sizes: Sequence[int]) -> tuple[Floats, Floats]:
         """Counts and standard deviations of their noise, for columns in any order."""
         return noisy_marginal(columns, sizes, self.count, self.residuals)
 
     # --- in files
 
-    def arrays(self) -> dict[str, Numbers]:
+    def arrays(self) -> dict[str, Floats]:
         """All values one after the other, and the deviations."""
         flat = [np.asarray(part.values, dtype=np.float64).ravel() for part in self.residuals]
         return {

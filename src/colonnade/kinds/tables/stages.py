@@ -11,13 +11,12 @@ which is fixed before, and not on which codes were merged (docs/theory/marginals
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +26,14 @@ from colonnade.kinds.tables import programs
 from colonnade.kinds.tables.release import NoisyMarginals
 from colonnade.kinds.tables.task import CodedColumn, MarginalQuery, Marginals
 from colonnade.mpc import Committee
-from colonnade.protocols.committee_task import StagedTask
+from colonnade.privacy import Event, Trust
+from colonnade.privacy.noise_laws import AdditiveNoise, LawName
+from colonnade.protocols.committee_task import CommitteeTask
+from colonnade.protocols.cost import ShareCounts
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
 from colonnade.protocols.task import TaskPrograms
 from colonnade.randomness import Stream
-from colonnade.tables.slots import RowSlots
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,27 @@ class CodeMerge:
     size: int
     apart: int | None = None
 
-    def check(self, fine: int, name: str) -> None:
-        """Refuse a merge that is none, for a column with so many codes."""
-        if self.apart is not None and not 0 <= self.apart < fine:
-            raise StudyError(f"the code of {name!r} that stays apart is one of {fine}, not number {self.apart} [ST481]")
-        if not 2 <= self.size <= fine:
-            raise StudyError(
-                f"the {fine} codes of {name!r} are merged to as many or fewer, at least 2, not {self.size} [ST482]"
-            )
-        if self.apart is not None and self.size < 3 <= fine:
-            raise StudyError(f"a code of {name!r} stays apart, so at least 3 codes are left of more than 2 [ST483]")
+    def conditions(self, column: CodedColumn, left: CodedColumn) -> Iterator[tuple[bool, str]]:
+        """What must hold for a column that is asked about afterwards as it is left, and what is said otherwise."""
+        fine, name, alone = column.size, column.name, self.apart is not None
+        yield from (
+            (
+                self.apart is None or 0 <= self.apart < fine,
+                f"the code of {name!r} that stays apart is one of {fine}, not number {self.apart} [ST481]",
+            ),
+            (
+                2 <= self.size <= fine,
+                f"the {fine} codes of {name!r} are merged to as many or fewer, at least 2, not {self.size} [ST482]",
+            ),
+            (
+                not alone or not self.size < 3 <= fine,
+                f"a code of {name!r} stays apart, so at least 3 codes are left of more than 2 [ST483]",
+            ),
+            (
+                self.size == left.size,
+                f"{name!r} is merged to {self.size} codes and asked about with {left.size} [ST487]",
+            ),
+        )
 
 
 def merge_codes(first: NoisyMarginals, merges: Sequence[CodeMerge]) -> tuple[tuple[int, ...], ...]:
@@ -79,7 +91,7 @@ def _new_codes(counts: Sequence[int], merge: CodeMerge) -> tuple[int, ...]:
     ordered = [code for code in range(len(counts)) if code != merge.apart]
     wide = merge.size - (merge.apart is not None)
     ends = cut_evenly([counts[code] for code in ordered], wide)
-    new = dict(zip(ordered, (bin_ for bin_, width in enumerate(_widths(ends)) for _ in range(width)), strict=True))
+    new = {code: bisect_right(ends, place) for place, code in enumerate(ordered)}
     return tuple(new.get(code, merge.size - 1) for code in range(len(counts)))
 
 
@@ -98,10 +110,6 @@ def cut_evenly(counts: Sequence[int], bins: int) -> list[int]:
         begin = end if left > 1 else len(counts)
         ends.append(begin)
     return ends
-
-
-def _widths(ends: Sequence[int]) -> list[int]:
-    return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 def merge_edges(edges: Sequence[float], new: Sequence[int]) -> tuple[float, ...]:
@@ -125,7 +133,7 @@ FIRST = "marginals of narrow bins"
 
 
 @dataclass(frozen=True)
-class StagedMarginals(StagedTask):
+class StagedMarginals(CommitteeTask):
     """The public task. ``fine`` are the columns with their narrow codes, and ``merges`` says what becomes of each.
 
     ``second`` is what is asked of the merged columns; the noise in it does not count: ``noise`` is that of both stages.
@@ -150,46 +158,23 @@ class StagedMarginals(StagedTask):
 
     def __post_init__(self) -> None:
         merged = [(column.owner, column.name) for column in self.second.coded]
-        if [(column.owner, column.name) for column in self.fine] != merged or len(self.merges) != len(merged):
-            raise StudyError(
-                "both stages are about the same columns in the same order, with one merge for each [ST485]"
-            )
-        if len(self.first) != len(merged) + 1:
-            raise StudyError("the first stage has a weight for the count and one for each column [ST486]")
-        for column, merge, left in zip(self.fine, self.merges, self.second.coded, strict=True):
-            merge.check(column.size, column.name)
-            if merge.size != left.size:
-                raise StudyError(
-                    f"{column.name!r} is merged to {merge.size} codes and asked about with {left.size} [ST487]"
-                )
-
-    @classmethod
-    def planned(
-        cls,
-        fine: tuple[CodedColumn, ...],
-        merges: tuple[CodeMerge, ...],
-        second: Marginals,
-        share: Fraction = Fraction(1, 10),
-    ) -> Self:
-        """The task in which the first stage takes about this share of the price, all its cells equally exact."""
-        if not 0 < share < 1:
-            raise StudyError(f"the first stage takes a share of the price between 0 and 1, not {share} [ST488]")
-        price = share / (1 - share) * second.sensitivity.l2_squared
-        # A weight w is worth w^2 (1 - 1/n) n^2 for a column, w^2 for the count, and w^2 if there are two values.
-        scales = [1, *(2 if column.size == 2 else column.size**2 for column in fine)]
-        worth = [Fraction(1), *(Fraction(1, 2) if c.size == 2 else 1 - Fraction(1, c.size) for c in fine)]
-        first = tuple(max(1, math.isqrt(math.floor(price / sum(worth) / scale))) for scale in scales)
-        return cls(fine, merges, first, second, second.noise)
+        same = [(column.owner, column.name) for column in self.fine] == merged and len(self.merges) == len(merged)
+        columns = zip(self.merges, self.fine, self.second.coded, strict=False)
+        for kept, otherwise in (
+            (same, "both stages are about the same columns in the same order, with one merge for each [ST485]"),
+            (
+                len(self.first) == len(merged) + 1,
+                "the first stage has a weight for the count and one for each column [ST486]",
+            ),
+            *(each for merge, column, left in columns for each in merge.conditions(column, left)),
+        ):
+            if not kept:
+                raise StudyError(otherwise)
 
     @property
     def merged_columns(self) -> int:
         """Of how many columns narrow bins are counted first, and merged."""
         return sum(merge.size < column.size for merge, column in zip(self.merges, self.fine, strict=True))
-
-    @property
-    def last(self) -> Marginals:
-        """The task whose result it is."""
-        return self.second
 
     @cached_property
     def stages(self) -> tuple[Marginals, Marginals]:
@@ -198,6 +183,66 @@ class StagedMarginals(StagedTask):
         blocks = [(), *((place,) for place in range(len(self.fine)))]
         asked = tuple(MarginalQuery(columns, weight) for columns, weight in zip(blocks, self.first, strict=True))
         return replace(second, coded=self.fine, asked=asked, label=None, called=FIRST), second
+
+    @property
+    def trust(self) -> Trust:  # type: ignore[override]  # all have the same
+        """Who takes part."""
+        return self.second.trust
+
+    @property
+    def rows_at_most(self) -> int:  # type: ignore[override]
+        """The most rows for which the arithmetic is sized."""
+        return self.second.rows_at_most
+
+    @property
+    def law(self) -> LawName:
+        """The law of all noise."""
+        return self.second.law
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that the result is about."""
+        return self.second.names
+
+    @property
+    def event(self) -> Event:
+        """What the second stage reveals."""
+        return self.stages[-1].event
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """What each of them reveals."""
+        return tuple(stage.event for stage in self.stages)
+
+    @property
+    def noise_draws(self) -> tuple[tuple[AdditiveNoise, int], ...]:
+        """The noise of all of them."""
+        return tuple(noise for stage in self.stages for noise in stage.noise_draws)
+
+    @property
+    def settlements(self) -> int:
+        """How often the seats check what was computed, in all of them."""
+        return sum(stage.settlements for stage in self.stages)
+
+    @property
+    def openings(self) -> Mapping[Event, int]:
+        """The openings of each of them."""
+        return {event: often for stage in self.stages for event, often in stage.openings.items()}
+
+    @property
+    def bound(self) -> int:
+        """The largest magnitude of a number that any of them opens."""
+        return max(stage.bound for stage in self.stages)
+
+    @property
+    def noise_std(self) -> float:
+        """Deviation of the noise on a number of the second."""
+        return self.stages[-1].noise_std
+
+    def cells(self, name: str, rows: int) -> ShareCounts:
+        """How many numbers a participant shares, holds and sends when opening, in all of them."""
+        each = [stage.cells(name, rows) for stage in self.stages]
+        return ShareCounts(*(sum(getattr(cells, part) for cells in each) for part in ("dealt", "held", "opened")))
 
     @property
     def hidden(self) -> bool:
@@ -255,14 +300,7 @@ class _MergedRows:
 
     def __init__(self, table: Rows, merged: Sequence[Sequence[int]]) -> None:
         self._table, self._merged = table, merged
-
-    @property
-    def ids(self) -> Sequence[str]:
-        return self._table.ids
-
-    @property
-    def places(self) -> RowSlots | None:
-        return self._table.places
+        self.ids, self.places = table.ids, table.places
 
     def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
         return (recode_rows(codes, self._merged) for codes in self._table.blocks(rows))

@@ -19,7 +19,7 @@ label that its owner deals are claimed to be such, so nothing is proven of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -284,48 +284,47 @@ def cells_of(columns: Sequence[int], sizes: Sequence[int]) -> int:
     return math.prod(axes(columns, sizes))
 
 
-def check_columns(coded: Sequence[CodedColumn], owners: Sequence[str], label: int | None) -> None:
-    """Refuse columns out of order, columns of one value, and a label that is none of them."""
+def conditions(
+    coded: Sequence[CodedColumn], asked: Sequence[MarginalQuery], owners: Sequence[str], label: int | None
+) -> Iterator[tuple[bool, str]]:
+    """What must hold for columns and for blocks of them, and what is said otherwise."""
     order = [owners.index(column.owner) if column.owner in owners else -1 for column in coded]
-    if -1 in order or order != sorted(order):
-        raise StudyError("coded columns stand owner by owner, in the order of the parties of the study [ST473]")
-    if small := next((column for column in coded if column.size < 2), None):
-        raise StudyError(
-            f"column {small.name!r} of {small.owner} has a single value, so there is nothing to "
-            "learn: leave it out [ST474]"
+    yield (
+        -1 not in order and order == sorted(order),
+        "coded columns stand owner by owner, in the order of the parties of the study [ST473]",
+    )
+    for column in coded:
+        yield (
+            column.size >= 2,
+            f"column {column.name!r} of {column.owner} has a single value, so there is nothing to learn: leave it out "
+            "[ST474]",
         )
-    if label is not None and not 0 <= label < len(coded):
-        raise StudyError(f"the label is one of {len(coded)} coded columns, not number {label} [ST475]")
-
-
-def check_blocks(asked: Sequence[MarginalQuery], sizes: Sequence[int], label: int | None) -> None:
-    """Refuse blocks that are none, that are asked for twice, or that are too large."""
-    if not asked:
-        raise StudyError("no marginal is asked for: name at least one block of columns [ST476]")
-    if len({block.columns for block in asked}) != len(asked):
-        raise StudyError("a block of columns is asked for twice: a larger weight makes it more exact instead [ST477]")
-    for block in asked:
-        _check_block(block, sizes, label)
-    if (cells := sum(cells_of(block.columns, sizes) for block in asked)) > MOST_CELLS:
-        raise CapacityError(
-            f"all blocks together have {cells} cells and at most {MOST_CELLS} can be opened: ask for fewer blocks or "
-            "use fewer bins [CA021]"
-        )
-
-
-def _check_block(block: MarginalQuery, sizes: Sequence[int], label: int | None) -> None:
-    columns = block.columns
-    if list(columns) != sorted(set(columns)) or not set(columns) <= set(range(len(sizes))):
-        raise StudyError(f"a block names its columns once and in ascending order, by places below {len(sizes)} [ST478]")
-    if isinstance(block.weight, bool) or not isinstance(block.weight, int) or block.weight < 1:
-        raise StudyError(f"the weight of a block is a whole number above zero, not {block.weight!r} [ST479]")
-    if len(columns) > 3 or (len(columns) == 3 and label not in columns):
-        raise StudyError(
-            "a block has at most two columns, or two and the label: ask for the pairs of its columns instead [ST480]"
-        )
-    if (cells := cells_of(columns, sizes)) > MOST_CELLS_OF_BLOCK:
-        raise CapacityError(
-            f"a block has {cells} cells and at most {MOST_CELLS_OF_BLOCK} can be asked for: use fewer bins [CA022]"
+    yield from (
+        (
+            label is None or 0 <= label < len(coded),
+            f"the label is one of {len(coded)} coded columns, not number {label} [ST475]",
+        ),
+        (bool(asked), "no marginal is asked for: name at least one block of columns [ST476]"),
+        (
+            len({block.columns for block in asked}) == len(asked),
+            "a block of columns is asked for twice: a larger weight makes it more exact instead [ST477]",
+        ),
+    )
+    for columns, weight in ((block.columns, block.weight) for block in asked):
+        yield from (
+            (
+                list(columns) == sorted(set(columns)) and set(columns) <= set(range(len(coded))),
+                f"a block names its columns once and in ascending order, by places below {len(coded)} [ST478]",
+            ),
+            (
+                isinstance(weight, int) and not isinstance(weight, bool) and weight >= 1,
+                f"the weight of a block is a whole number above zero, not {weight!r} [ST479]",
+            ),
+            (
+                len(columns) < 3 or (len(columns) == 3 and label in columns),
+                "a block has at most two columns, or two and the label: ask for the pairs of its columns instead "
+                "[ST480]",
+            ),
         )
 
 
@@ -444,23 +443,25 @@ class Marginals(JointSumTask):
     def __post_init__(self) -> None:
         if self.law not in NORMAL_LAWS:
             raise StudyError(f"unknown noise {self.law!r} for marginals; choose from {', '.join(NORMAL_LAWS)} [ST489]")
-        check_columns(self.coded, self.trust.owners, self.label)
-        check_blocks(self.asked, self.sizes, self.label)
+        for kept, otherwise in conditions(self.coded, self.asked, self.trust.owners, self.label):
+            if not kept:
+                raise StudyError(otherwise)
+        cells = [cells_of(block.columns, self.sizes) for block in self.asked]
+        if max(cells) > MOST_CELLS_OF_BLOCK:
+            raise CapacityError(
+                f"a block has {max(cells)} cells and at most {MOST_CELLS_OF_BLOCK} can be asked for: use fewer bins "
+                "[CA022]"
+            )
+        if sum(cells) > MOST_CELLS:
+            raise CapacityError(
+                f"all blocks together have {sum(cells)} cells and at most {MOST_CELLS} can be opened: ask for fewer "
+                "blocks or use fewer bins [CA021]"
+            )
 
     # --- columns and cells
 
     merged_columns = 0
     """Of how many columns narrow bins are counted first, and merged."""
-
-    @property
-    def last(self) -> Marginals:
-        """The task whose result it is; it has no stages before."""
-        return self
-
-    @property
-    def stages(self) -> tuple[Marginals, ...]:
-        """Its only release."""
-        return (self,)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

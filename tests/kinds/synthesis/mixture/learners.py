@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture import programs
 from colonnade.kinds.synthesis.mixture.components import LinearDerivatives
-from colonnade.kinds.synthesis.mixture.responsibilities import NORM_BITS, ROOT_BITS, JointClip, _joint_norm
+from colonnade.kinds.synthesis.mixture.responsibilities import (
+    NORM_BITS,
+    ROOT_BITS,
+    JointClip,
+    ResponsibilityPrecision,
+    _joint_norm,
+    _shift_to_nearest,
+)
 from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
 from tests.support import protocols as kit
 
@@ -105,16 +112,30 @@ def dealt_in(
     return {name: programs.evaluate_rows(learner, task, name, tables[name][batch]) for name in task.owners}
 
 
+def error(dealt: Sequence[Array], precision: ResponsibilityPrecision) -> NDArray[np.float64]:
+    """By how many units in the last place each responsibility on shares may differ from that in the clear (Lemma 4)."""
+    f, joint = precision.fraction, dealt[0]
+    for more in dealt[1:]:
+        joint = _shift_to_nearest(joint * more, f) + precision.lift
+    apart = (precision.owners - 1) * (precision.ulps + 0.5)
+    total = joint.sum(axis=1, keepdims=True)
+    least = np.maximum(total - precision.components * apart, 1.0)
+    quotient = apart * (1 + precision.components * joint / total) / least
+    rounding = 2 * precision.ulps * (7 / 2**f + 1 / 2**precision.bits)
+    return np.asarray((quotient + 1.05 * 2.0**-16 + rounding) * 2**precision.bits)
+
+
 def clipping_error(
     weights: NDArray[np.int64], squares: Sequence[NDArray[np.int64]], units: NDArray[np.float64], joint: JointClip
 ) -> NDArray[np.float64]:
     """By how many units clipped responsibilities may differ from those in the clear; unclipped ones do by ``units``."""
+    bits, ulps = joint.precision.bits, joint.precision.ulps
     factor = (sum(squares) + (1 << NORM_BITS)) / 2.0**NORM_BITS
     norm = _joint_norm(weights, squares, joint)
-    r, apart, last = weights / 2.0**joint.bits, units / 2.0**joint.bits, 2.0**-joint.bits
-    moved = ((2 * np.abs(r) * apart + apart**2 + (2 * joint.ulps + 2) * last) * factor).sum(axis=1, keepdims=True)
-    moved += (2 * joint.ulps + 2) * 2.0**-ROOT_BITS
+    r, apart, last = weights / 2.0**bits, units / 2.0**bits, 2.0**-bits
+    moved = ((2 * np.abs(r) * apart + apart**2 + (2 * ulps + 2) * last) * factor).sum(axis=1, keepdims=True)
+    moved += (2 * ulps + 2) * 2.0**-ROOT_BITS
     ratio = np.minimum(1.0, joint.clip / np.sqrt(norm))
-    root = 2.0**-ROOT_BITS * (2 + joint.ulps * math.sqrt(joint.most / 2.0**ROOT_BITS))
+    root = 2.0**-ROOT_BITS * (2 + ulps * math.sqrt(joint.most / 2.0**ROOT_BITS))
     change = ratio * (moved / np.maximum(norm - moved, 2.0**-ROOT_BITS) + root) + 2.0**-ROOT_BITS
-    return np.asarray(units + np.abs(weights) * change + joint.ulps + 1)
+    return np.asarray(units + np.abs(weights) * change + ulps + 1)

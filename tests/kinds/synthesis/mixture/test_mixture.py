@@ -1,6 +1,6 @@
 """Fitting a mixture on shares: every round equals its reference within the stated units, and its noise is paid for.
 
-Also where seats check each other, and where it starts from marginals.
+Also where seats check each other.
 """
 
 from __future__ import annotations
@@ -15,15 +15,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from colonnade.audit import games, registry
-from colonnade.audit.registry import judge
+from colonnade.audit import registry
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError, StudyError
 from colonnade.kinds.synthesis.mixture import programs, round_sums
-from colonnade.kinds.synthesis.mixture.responsibilities import error, weigh_in_clear
+from colonnade.kinds.synthesis.mixture.responsibilities import weigh_in_clear
 from colonnade.kinds.synthesis.mixture.task import OVERFLOW_CHANCE, MixtureTask
-from colonnade.kinds.synthesis.mixture.warm_start import WarmStartedMixture
-from colonnade.kinds.tables import programs as marginals
-from colonnade.kinds.tables.release import NoisyMarginals
 from colonnade.mpc import ShareEngine, Shares
 from colonnade.privacy import Observer, PoissonSampled, RepeatedRelease, epsilon, parse_budgets
 from colonnade.privacy.events import views
@@ -33,11 +29,9 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
 from colonnade.randomness import Stream
 from colonnade.tables.slots import RowSlots
-from colonnade.testing import seeded
 from colonnade.wire import codec
-from tests.kinds.synthesis.mixture import learners, starts
-from tests.kinds.synthesis.mixture.learners import Flags, clipping_error, dealt_in, flags, mixture_task
-from tests.kinds.synthesis.mixture.starts import started_task
+from tests.kinds.synthesis.mixture import learners
+from tests.kinds.synthesis.mixture.learners import Flags, clipping_error, dealt_in, error, flags, mixture_task
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
 
@@ -382,125 +376,3 @@ def test_seats_that_are_told_different_slopes_do_not_open_anything(opened, monke
     monkeypatch.setattr(programs.round_sums, "slopes_fields", twisted)
     refused(ColonnadeError, "SH006", execute, task, flags(task, 70))
     assert not opened
-
-
-# --- where it starts from marginals: both are run and charged as if alone, and everybody starts alike
-
-
-@pytest.mark.parametrize(
-    ("widths", "seats", "threshold", "changes"),
-    [
-        ((2, 3, 1), None, 1, {"rounds": 2}),
-        ((1, 1, 2, 1), ("o3", "o1", "o0"), 1, {"vectors": "derivatives", "sampling": "disjoint", "rounds": 1}),
-        ((1, 1, 1, 1, 1), None, 2, {"sampling": "all", "vectors": "linear", "rounds": 1}),
-    ],
-)
-def test_rounds_on_shares_are_those_of_the_definition_from_the_start_of_the_definition(
-    widths, seats, threshold, changes, monkeypatch
-):
-    task = started_task(widths, seats, threshold, **changes)
-    first, second = task.stages
-    tables = flags(second, 50)
-    kit.no_noise(monkeypatch)
-    monkeypatch.setattr(programs, "new_key", lambda: KEY)
-    found = kit.execute(starts, task, tables)
-    exact = marginals.reference({name: starts.codes_of(rows) for name, rows in tables.items()}, first)
-    start = starts.make(second, starts.begin(task, NoisyMarginals(first, exact)))
-    assert not np.array_equal(start.state, Flags(second).state)
-    simulated = starts.simulate(tables, task, seeded(4))
-    for each in (simulated, *(found[name] for name in second.hearers)):
-        assert np.array_equal(each.states[0], start.state)
-        assert len(each.seen) == second.rounds
-    check_rounds(second, found, tables, programs.batch_secret(second, KEY, kit.Rows(tables["o0"]).ids))
-
-
-def test_everybody_takes_over_one_start_however_floats_differ_unless_it_is_out_of_range(monkeypatch):
-    real, rng, task = starts.begin, np.random.default_rng(2), started_task((2, 1, 1))
-    monkeypatch.setattr(starts, "begin", lambda task, counted: real(task, counted) + rng.normal(0, 0.1))
-    found = kit.execute(starts, task, flags(task.second, 40))
-    assert len({found[name].states[0].tobytes() for name in task.second.hearers}) == 1
-    for wrong in (np.nan, 13.0):
-        monkeypatch.setattr(
-            starts, "begin", lambda task, counted, wrong=wrong: np.full_like(real(task, counted), wrong)
-        )
-        refused(ProtocolError, "MS049", "o0", kit.execute, starts, task, flags(task.second, 20))
-
-
-SAMPLED = ({"sampling": "all"}, {"sampling": "disjoint"}, {"sampling": "poisson", "rows": 4000, "batch": 100})
-
-
-@pytest.mark.parametrize(
-    ("changes", "budget"), [*((each, {"analyst": 0.5}) for each in SAMPLED), (SAMPLED[1], {"party": 1.0})]
-)
-def test_both_events_are_paid_for_and_calibrated_together(changes, budget):
-    draft = started_task(rounds=20, **changes)
-    task = draft.calibrate(parse_budgets(budget, 1e-5, draft.trust))
-    assert task.events == (task.stages[0].event, task.stages[1].event)
-    assert task.openings == {task.events[0]: 1, task.events[1]: 20}
-    (who, allowed), trust = *budget.items(), task.trust
-    observers = [Observer.analyst()] if who == "analyst" else [Observer.party(name) for name in task.owners]
-    learned = [epsilon(views(task.events, each, trust), 1e-5).epsilon for each in observers]
-    assert 0.99 * allowed < max(learned) <= allowed
-    for each, both in zip(observers, learned, strict=True):
-        assert all(epsilon(views((event,), each, trust), 1e-5).epsilon < both for event in task.events)
-
-
-@pytest.mark.parametrize("share", [Fraction(1, 20), Fraction(2, 3)])
-def test_the_marginals_take_the_share_that_was_asked_for(share):
-    draft = replace(started_task(sampling="all", rounds=5), share=share)
-    task = draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
-    first, second = task.stages
-    prices = [first.sensitivity.l2_squared / first.noise, 5 * second.sensitivity.l2_squared / second.noise]
-    assert prices[0] / sum(prices) == pytest.approx(float(share), rel=1e-3)
-    assert first.noise % 3 == 0
-    assert prices[0] / sum(prices) <= share
-
-
-def test_it_keeps_the_contract():
-    check_complete(WarmStartedMixture, "here")
-    task = started_task()
-    first, second = task.stages
-    for name in task.everyone:
-        assert task.cells(name, 40).dealt == first.cells(name, 40).dealt + second.cells(name, 40).dealt
-    changed = [
-        replace(task, share=Fraction(1, 3)), task.with_noise(2 * task.noise), replace(task, parameters=8),
-        started_task(rounds=4), replace(task, first=replace(task.first, asked=task.first.asked[:-1])),
-    ]  # fmt: skip
-    assert all(found.agreement != task.agreement for found in changed)
-    assert task.agreement == started_task().agreement
-
-
-def test_what_does_not_fit_together_is_refused():
-    task = started_task()
-    for changes, *said in (
-        ({"share": Fraction(0)}, "ST499", "0"),
-        ({"share": Fraction(1)}, "ST499", "1"),
-        ({"first": replace(task.first, law="discrete-gaussian")}, "ST501"),
-        ({"first": started_task((2, 2)).first}, "ST501"),
-        ({"first": replace(task.first, rows_at_most=9)}, "ST502"),
-        ({"first": replace(task.first, hidden=True)}, "ST500"),
-    ):
-        refused(StudyError, said, replace, task, **changes)
-
-
-@pytest.fixture(scope="module")
-def priced():
-    """Half of the price for either."""
-    draft = replace(started_task((1, 1, 1), sampling="all", rounds=2, components=2), share=Fraction(1, 2))
-    return draft.calibrate(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
-
-
-def test_an_attacker_who_sees_both_learns_what_both_events_promise(priced):
-    assert registry.subject(priced) == "mixture"
-    found = games("mixture", priced)
-    assert {game.role for game in found} == {"analyst", "coordinator", "party", "coalition"}
-    for game in found:
-        assert game.events == (priced.events[1:] if game.part else priced.events)  # a part looks at one round alone
-        assert judge(game, 20_000, seed=4).good
-
-
-@pytest.mark.parametrize("left", [slice(0, 1), slice(1, 2)])
-def test_an_event_that_is_not_charged_is_seen(priced, left):
-    analyst = games("mixture", priced)[0]
-    assert analyst.role == "analyst"
-    assert judge(replace(analyst, events=analyst.events[left]), 160_000, seed=5).word == "REFUTED"

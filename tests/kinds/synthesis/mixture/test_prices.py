@@ -20,7 +20,6 @@ from colonnade.kinds.synthesis.mixture.responsibilities import (
     ResponsibilityPrecision,
     clip_in_clear,
     clip_on_shares,
-    error,
     weigh_in_clear,
     weigh_on_shares,
 )
@@ -40,7 +39,7 @@ from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from colonnade.privacy.events import views
 from colonnade.wire import InMemoryNetwork
 from research.bounds import noise_ratio
-from tests.kinds.synthesis.mixture.learners import clipping_error, mixture_task
+from tests.kinds.synthesis.mixture.learners import clipping_error, error, mixture_task
 from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 
@@ -246,7 +245,7 @@ def test_no_row_weighs_more_than_its_bound_whatever_was_dealt(owners, components
 def test_no_row_is_longer_than_the_joint_clip(clip, clips, components, threshold, seed):
     ulps = {1: 2.0, 2: 5.5}[threshold]
     precision = ResponsibilityPrecision(len(clips), components, 26, 20, ulps)
-    joint = JointClip(clip, tuple(math.ceil(c * c * 2**NORM_BITS) for c in clips), components, 20, ulps)
+    joint = JointClip(clip, tuple(math.ceil(c * c * 2**NORM_BITS) for c in clips), precision)
     rng = np.random.default_rng(seed)
     dealt = extremes(rng, precision, 64)
     squares = [np.floor(most * rng.random((64, components)) ** 2).astype(np.int64) for most in joint.squares]
@@ -325,7 +324,7 @@ def test_no_linear_derivative_is_longer_than_its_clip(clip, size, width, seed):
         LinearDerivatives(rng.normal(0, size, (4, width)), rng.normal(0, size, (4, width)), np.full(width, width))
     )
     rows = np.column_stack([rng.normal(0, 3, (30, width)), np.ones(30)])
-    raw = slopes.derivatives(integer_statistics(rows, task, "o1"))
+    raw = slopes.of_rows(integer_statistics(rows, task, "o1"))
     whole = (raw * clip_factors(raw, task, "o1")[:, :, None]).astype(object)
     most = vector_square(task.vector_bits, clip)
     assert all(sum(v * v for v in vector) <= most for row in whole.tolist() for vector in row)
@@ -337,7 +336,7 @@ def test_linear_derivatives_are_near_the_true_ones():
     slope, offset = rng.uniform(0.5, 2, (4, 3)), rng.normal(0, 1, (4, 3))
     rows = np.column_stack([rng.normal(0, 1, (50, 3)), np.ones(50)])
     slopes = integer_slopes(LinearDerivatives(slope, offset, np.full(3, 3)))
-    raw = slopes.derivatives(integer_statistics(rows, task, "o1"))
+    raw = slopes.of_rows(integer_statistics(rows, task, "o1"))
     found = raw * clip_factors(raw, task, "o1")[:, :, None] / 2.0**task.vector_bits
     exact = rows[:, None, :3] * slope - offset
     exact /= np.maximum(1, np.linalg.norm(exact, axis=2, keepdims=True))

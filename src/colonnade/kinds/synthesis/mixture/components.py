@@ -15,9 +15,10 @@ missing, counts of those present are needed too, so a category is then not centr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,14 +45,9 @@ class BetaColumn:
 
 @dataclass(frozen=True)
 class CategoricalColumn:
-    """One of ``size`` values, or of as many equal bins of a number; the parameters are one logit for each."""
+    """One of ``width`` values, or of as many equal bins of a number; the parameters are one logit for each."""
 
-    size: int
-
-    @property
-    def width(self) -> int:
-        """How many parameters a component has for this column."""
-        return self.size
+    width: int
 
 
 @dataclass(frozen=True)
@@ -191,16 +187,17 @@ def _fill_statistics(found: Matrix, part: Matrix, column: Column, family: Column
         np.log(inside, out=found[:, 0])
         np.log1p(-inside, out=found[:, 1])
     elif isinstance(family, CategoricalColumn):
-        if column.quantity:
-            codes = np.minimum((range_share(part, column) * family.size).astype(np.int64), family.size - 1)
-        else:
-            codes = part.argmax(axis=1)  # the largest: rows that were scaled down keep their values
-        found[np.arange(len(part)), codes] = 1.0
+        found[np.arange(len(part)), _codes(part, column, family)] = 1.0
 
 
 def _gaussian_cell(found: NDArray[np.float64], cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     code = np.minimum(np.floor(found * cells), cells - 1)
     return np.where(code == 0, -np.inf, code / cells), np.where(code == cells - 1, np.inf, (code + 1) / cells)
+
+
+def adjacent_spans(widths: Iterable[int], start: int = 0) -> tuple[slice, ...]:
+    """Where runs of so many numbers stand that follow each other."""
+    return tuple(slice(*ends) for ends in pairwise(accumulate(widths, initial=start)))
 
 
 ComponentRows: TypeAlias = Matrix | RowStatistics
@@ -227,12 +224,17 @@ class LinearDerivatives:
     """How the derivatives of one owner's log densities follow from statistics t of a row, for every component.
 
     Number j is ``slope[k, j] t[j] - offset[k, j] t[against[j]]``. The statistics from number ``len(against)`` on are
-    zeros and ones: whether a cell is there, or a constant.
+    zeros and ones: whether a cell is there, or a constant. Statistics, slopes and offsets may be integers.
     """
 
-    slope: Matrix
-    offset: Matrix
+    slope: NDArray[Any]
+    offset: NDArray[Any]
     against: NDArray[np.int64]
+
+    def of_rows(self, statistics: NDArray[Any]) -> NDArray[Any]:
+        """Derivatives of rows (n, K, q), before they are clipped."""
+        width = len(self.against)
+        return np.asarray(statistics[:, None, :width] * self.slope - statistics[:, None, self.against] * self.offset)
 
 
 class OwnComponents:
@@ -244,13 +246,10 @@ class OwnComponents:
     def __init__(self, schema: Schema, families: Mapping[str, str] | None = None) -> None:
         self.schema = schema
         self.families = choose_families(schema, families)
-        self.places: dict[str, slice] = {}
+        widths = [family.width for family in self.families.values()]
+        self.places = dict(zip(self.families, adjacent_spans(widths), strict=True))
         """Which parameters belong to which column."""
-        start = 0
-        for name, family in self.families.items():
-            self.places[name] = slice(start, start + family.width)
-            start += family.width
-        self.width = start
+        self.width = sum(widths)
         """How many parameters a component has for these columns."""
         self._last: tuple[Matrix, _FamilyState] | None = None
         self._sort()
@@ -443,12 +442,9 @@ class ColumnStatistics:
 
     def __init__(self, own: OwnComponents) -> None:
         self.own = own
-        self.places: dict[str, slice] = {}
-        start = 0
-        for name, column, family in self._columns():
-            self.places[name] = slice(start, start + _summed_width(column, family))
-            start = self.places[name].stop
-        self.width = start
+        widths = [_summed_width(column, family) for _, column, family in self._columns()]
+        self.places = dict(zip(own.families, adjacent_spans(widths), strict=True))
+        self.width = sum(widths)
 
     @property
     def bound(self) -> float:
@@ -468,7 +464,7 @@ class ColumnStatistics:
             elif isinstance(family, CategoricalColumn):
                 out[np.arange(len(rows)), _codes(part, column, family)] = 1.0
                 if not column.may_be_missing:
-                    out -= 1 / family.size
+                    out -= 1 / family.width
             else:
                 out[:, 0] = range_share(part, column) - 0.5
                 out[:, 1] = out[:, 0] ** 2 - 0.125
@@ -483,8 +479,8 @@ class ColumnStatistics:
 
 def _codes(part: Matrix, column: Column, family: CategoricalColumn) -> NDArray[np.int64]:
     if column.quantity:
-        return np.minimum((range_share(part, column) * family.size).astype(np.int64), family.size - 1)
-    return np.asarray(part.argmax(axis=1), dtype=np.int64)
+        return np.minimum((range_share(part, column) * family.width).astype(np.int64), family.width - 1)
+    return np.asarray(part.argmax(axis=1), dtype=np.int64)  # the largest: rows that were scaled down keep their values
 
 
 def _summed_width(column: Column, family: ColumnFamily) -> int:
@@ -497,5 +493,5 @@ def _square_bound(column: Column, family: ColumnFamily) -> Fraction:
     if isinstance(family, BernoulliColumn):
         return Fraction(1, 4)
     if isinstance(family, CategoricalColumn):
-        return Fraction(1) if column.may_be_missing else 1 - Fraction(1, family.size)
+        return Fraction(1) if column.may_be_missing else 1 - Fraction(1, family.width)
     return Fraction(1, 4) + Fraction(1, 64) + Fraction(column.may_be_missing, 4)

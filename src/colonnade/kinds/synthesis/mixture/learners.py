@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from colonnade.kinds.synthesis.mixture.components import (
     GaussianColumn,
     LinearDerivatives,
     RowStatistics,
+    adjacent_spans,
 )
 from colonnade.kinds.synthesis.mixture.mixture_model import (
     FittedMixture,
@@ -47,10 +47,10 @@ def maximise_column(
 ) -> Matrix:
     """The parameters of one column, (K, ``family.width``), from sums whose noise has this variance."""
     if isinstance(family, CategoricalColumn):
-        counts = sums if column.may_be_missing else sums + (people / family.size)[:, None]
+        counts = sums if column.may_be_missing else sums + (people / family.width)[:, None]
         present = np.maximum(counts.sum(axis=1), 1.0) if column.may_be_missing else people
         shares = simplex(shrink_to_mean(counts / present[:, None], present, variance))
-        return np.log((shares * present[:, None] + 1) / (present + family.size)[:, None])
+        return np.log((shares * present[:, None] + 1) / (present + family.width)[:, None])
     if isinstance(family, BernoulliColumn):
         chance = shrink_to_mean(0.5 + sums / people[:, None], people, variance)
         chance = (np.clip(chance, 0, 1) * people[:, None] + 1) / (people[:, None] + 2)
@@ -205,10 +205,6 @@ class VariationalLearner(MixtureLearner):
         linear: bool = False,
     ) -> None:
         super().__init__(owners, model, start)
-        if linear and not all(own.linear for own in model.owns):
-            raise StudyError(
-                "derivatives of Gaussian columns are not linear in statistics; sum derivatives instead [ST497]"
-            )
         self._linear, self.rate, self.rounds = linear, rate, rounds
         self.mean, self.log_deviation = start.copy(), np.full(start.shape, _FIRST)
         self._coins = coins
@@ -287,11 +283,10 @@ class ExpectationLearner(MixtureLearner):
     def __init__(self, owners: Sequence[str], model: MixtureModel, start: Matrix, deviation: float) -> None:
         super().__init__(owners, model, start)
         self.statistics = tuple(ColumnStatistics(own) for own in model.owns)
-        ends = np.cumsum([1, *(own.width for own in self.statistics)])
-        self.parts = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
+        self.parts = adjacent_spans((own.width for own in self.statistics), 1)
         """Which of the opened sums belong to which owner; the first is that of the responsibilities."""
         self._deviation = deviation
-        self._sums, self._variance, self._done = np.zeros((model.components, int(ends[-1]))), 0.0, 0
+        self._sums, self._variance, self._done = np.zeros((model.components, self.parts[-1].stop)), 0.0, 0
 
     @property
     def posterior(self) -> ParameterPosterior:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from colonnade.kinds.synthesis.mixture.components import (
     ComponentRows,
     GaussianColumn,
     OwnComponents,
+    adjacent_spans,
 )
 from colonnade.randomness import Stream
 from colonnade.tables.columns import Column
@@ -41,10 +41,9 @@ class MixtureModel:
     def __init__(self, owns: Sequence[OwnComponents], components: int) -> None:
         self.owns = tuple(owns)
         self.components = components
-        ends = np.cumsum([1, *(own.width for own in self.owns)])
-        self.parts = tuple(slice(int(start), int(stop)) for start, stop in pairwise(ends))
+        self.parts = adjacent_spans((own.width for own in self.owns), 1)
         """Which columns of the parameters belong to which owner."""
-        self.width = int(ends[-1])
+        self.width = self.parts[-1].stop
         """How many parameters a component has, with its weight."""
 
     def log_joint(self, rows: Sequence[ComponentRows], parameters: Matrix) -> Matrix:
@@ -101,10 +100,6 @@ class ParameterPosterior:
     mean: Matrix
     deviation: Matrix
 
-    def draw(self, stream: Stream) -> Matrix:
-        """Parameters drawn from the posterior."""
-        return self.mean + self.deviation * normal_draws(stream, self.mean.shape)
-
 
 def gamma_slope(parameters: Matrix) -> Matrix:
     """The slope of the log prior of logits, and of logarithms of shape parameters.
@@ -154,24 +149,9 @@ class FittedMixture:
             found[owner] = _sample_rows(own, self.posterior.mean[:, part], members, stream)
         return found
 
-    def sample_parameters(self, stream: Stream) -> FittedMixture:
-        """The same mixture at parameters drawn from the posterior, for several tables that differ by what is unknown.
-
-        The posterior does not know of the noise, so it is narrower than what is unknown.
-        """
-        mean = np.clip(self.posterior.draw(stream), -PARAMETER_LIMIT, PARAMETER_LIMIT)
-        return FittedMixture(self.owners, self.model, ParameterPosterior(mean, np.zeros_like(mean)))
-
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """What to save beside the model's description."""
         return {"mean": self.posterior.mean, "deviation": self.posterior.deviation}
-
-    @classmethod
-    def from_arrays(
-        cls, owners: Sequence[str], model: MixtureModel, arrays: Mapping[str, NDArray[np.float64]]
-    ) -> FittedMixture:
-        """The mixture whose :meth:`arrays` these are."""
-        return cls(tuple(owners), model, ParameterPosterior(arrays["mean"], arrays["deviation"]))
 
 
 def _assign_components(weights: NDArray[np.float64], rows: int, stream: Stream) -> Codes:
@@ -197,11 +177,11 @@ def _sample_column(out: Matrix, parameters: Matrix, column: Column, family: Colu
         return
     if isinstance(family, CategoricalColumn):
         ends = np.cumsum(softmax(parameters, axis=1), axis=1)
-        codes = np.minimum((ends <= chance[:, None]).sum(axis=1), family.size - 1)
+        codes = np.minimum((ends <= chance[:, None]).sum(axis=1), family.width - 1)
         if column.quantity is None:
             out[np.arange(len(out)), codes] = 1.0
             return
-        place = (codes + uniform_draws(stream, len(out))) / family.size
+        place = (codes + uniform_draws(stream, len(out))) / family.width
     elif isinstance(family, BetaColumn):
         shapes = np.exp(parameters)
         place = np.clip((betaincinv(shapes[:, 0], shapes[:, 1], chance) - BETA_INSET) / (1 - 2 * BETA_INSET), 0.0, 1.0)

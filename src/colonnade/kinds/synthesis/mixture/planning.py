@@ -10,20 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError, StudyError
 from colonnade.kinds.synthesis.mixture.components import ColumnStatistics, OwnComponents
 from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, MixtureLearner, VariationalLearner
-from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, MixtureModel
+from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, MixtureModel, ParameterPosterior
 from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
 from colonnade.models.design import columns_of, owner_of
 from colonnade.models.planner import PlanDetails, Roster
-from colonnade.privacy.noise_laws import NormalLawName
 from colonnade.randomness import Stream
 from colonnade.tables import Schema
 from colonnade.tables.wording import suggest_full_name
@@ -37,67 +34,50 @@ BITS, LINEAR_BITS = 14, 26  # fractional bits of what is summed
 BATCH, CLIP, LEARNING_RATE = 100, 2.0, 0.02
 
 
-@dataclass(frozen=True)
-class MixtureSettings:
-    """How a mixture is learned; public."""
-
-    rows: int
-    components: int
-    inference: InferenceMethod
-    rounds: int
-    batch: int
-    sampling: BatchSampling
-    clip: float
-    clipping: ClippingMode
-    learning_rate: float
-    families: Mapping[str, str]
-    law: NormalLawName
-    rows_at_most: int
-
-
-def draft_mixture(settings: MixtureSettings, roster: Roster) -> MixtureTask:
-    """The task, before its noise is set."""
+def draft_mixture(given: Mapping[str, Any], roster: Roster) -> MixtureTask:
+    """The task, before its noise is set, by a model's parameters and the usual ones."""
     roster.require_known_members('method="mixture"')
-    owns = {party: build_components(party, schema, settings.families) for party, schema in roster.schemas.items()}
-    _check_families(settings.families, roster.schemas)
-    every = settings.inference == "expectation"
+    families, rows, inference = dict(given["families"] or {}), int(given["rows"]), given["inference"]
+    owns = {party: build_components(party, schema, families) for party, schema in roster.schemas.items()}
+    _check_families(families, roster.schemas)
+    every, clip = inference == "expectation", float(given["clip"] or CLIP)
     # Derivatives that are linear in statistics of the rows are many times quicker; those of Gaussian columns are not.
     linear = not every and all(own.linear for own in owns.values())
     parts = []
     for party, own in owns.items():
         held = ColumnStatistics(own)
-        width, clip = (held.width, held.bound) if every else (own.width, settings.clip)
+        width, longest = (held.width, held.bound) if every else (own.width, clip)
         told = own.width + len(own.families) if linear else 0
-        parts.append(MixturePart(party, own.schema.encoded_names, width, clip, told))
+        parts.append(MixturePart(party, own.schema.encoded_names, width, longest, told))
     plan = {
         "schemas": {party: schema.to_toml() for party, schema in roster.schemas.items()},
-        "families": dict(settings.families),
-        "inference": settings.inference,
-        "learning rate": settings.learning_rate,
+        "families": families,
+        "inference": inference,
+        "learning rate": float(given["learning_rate"] or LEARNING_RATE),
     }
     return MixtureTask(
         parts=tuple(parts),
-        components=settings.components,
+        components=int(given["components"] or COMPONENTS),
         trust=roster.trust,
-        sampling="all" if every else settings.sampling,
-        rows=settings.rows,
-        batch=settings.rows if every else settings.batch,
-        rounds=settings.rounds,
+        sampling="all" if every else given["sampling"],
+        rows=rows,
+        batch=rows if every else int(given["batch"] or min(BATCH, rows)),
+        rounds=int(given["iterations"] or ROUNDS[inference]),
         noise=len(owns),
         vectors="statistics" if every else "linear" if linear else "derivatives",
         vector_bits=LINEAR_BITS if linear else BITS,
-        joint_clip=settings.clip if settings.clipping == "joint" else None,
-        law=settings.law,
-        rows_at_most=settings.rows_at_most,
+        joint_clip=clip if given["clipping"] == "joint" else None,
+        law=given["noise"],
+        rows_at_most=int(given["rows_at_most"]),
         plan=json.dumps(plan, sort_keys=True, separators=(",", ":")),
     )
 
 
-def make_learner(task: MixtureTask, start: NDArray[np.float64] | None = None) -> MixtureLearner:
-    """The learner of a task, as everybody makes it before the first round; it starts by chance, or where is said."""
+def make_learner(task: MixtureTask) -> MixtureLearner:
+    """The learner of a task, as everybody makes it before the first round; it starts by public chance."""
     plan: dict[str, Any] = json.loads(task.plan)
     model = task_mixture(task)
-    start = model.start(_public_stream(task, "start")) if start is None else start
+    start = model.start(_public_stream(task, "start"))
     if plan["inference"] == "expectation":
         return ExpectationLearner(task.owners, model, start, task.noise_std)
     return VariationalLearner(
@@ -114,13 +94,9 @@ def make_learner(task: MixtureTask, start: NDArray[np.float64] | None = None) ->
 
 def task_mixture(task: MixtureTask) -> MixtureModel:
     """The mixture that a task is about."""
-    return build_mixture(task_schemas(task), json.loads(task.plan)["families"], task.components)
-
-
-def task_schemas(task: MixtureTask) -> dict[str, Schema]:
-    """The schemas that a task is about, in the order of its owners."""
-    texts = json.loads(task.plan)["schemas"]
-    return {party: Schema.from_toml(texts[party]) for party in task.owners}
+    plan = json.loads(task.plan)
+    schemas = {party: Schema.from_toml(plan["schemas"][party]) for party in task.owners}
+    return build_mixture(schemas, plan["families"], task.components)
 
 
 def build_mixture(schemas: Mapping[str, Schema], families: Mapping[str, str], components: int) -> MixtureModel:
@@ -150,15 +126,15 @@ def mixture_details(task: MixtureTask) -> PlanDetails:
 
 
 def restore_mixture(
-    schemas: Mapping[str, Schema], settings: MixtureSettings, arrays: Mapping[str, Any]
+    schemas: Mapping[str, Schema], given: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> FittedMixture:
     """The mixture that a file holds; a ValueError if its numbers do not belong to these columns."""
-    model = build_mixture(schemas, settings.families, settings.components)
-    found = FittedMixture.from_arrays(tuple(schemas), model, arrays)
-    for each in (found.posterior.mean, found.posterior.deviation):
+    model = build_mixture(schemas, given["families"] or {}, int(given["components"] or COMPONENTS))
+    posterior = ParameterPosterior(arrays["mean"], arrays["deviation"])
+    for each in (posterior.mean, posterior.deviation):
         if each.shape != (model.components, model.width) or not np.isfinite(each).all():
             raise ValueError("a number for each component and parameter is expected [VA074]")
-    return found
+    return FittedMixture(tuple(schemas), model, posterior)
 
 
 def _check_families(families: Mapping[str, str], schemas: Mapping[str, Schema]) -> None:

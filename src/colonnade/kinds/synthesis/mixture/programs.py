@@ -49,7 +49,6 @@ from colonnade.kinds.synthesis.mixture.round_sums import (
 )
 from colonnade.kinds.synthesis.mixture.task import MixtureTask
 from colonnade.message_schema import receive_message
-from colonnade.mpc import Shares
 from colonnade.protocols.iteration import RoundCounter, batch_secret, deal_masks_ahead, iterate_batches
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
@@ -81,7 +80,8 @@ def owner(me: Owner, table: Rows, task: MixtureTask, learner: FittedLearner) -> 
         for start in range(0, rows, task.block_rows):
             here = slice(start, start + task.block_rows)
             with me.meter.phase("encode"):
-                kept[here] = _stored_statistics(learner, task, me.name, held[here])
+                bounded = integer_statistics if task.linear else bound_vectors
+                kept[here] = bounded(learner.vectors(me.name, held[here]), task, me.name)
             with me.meter.phase("deal"):
                 mine = summing.engine.deal(kept[here])
             if seat:
@@ -106,25 +106,19 @@ def coordinator(me: Coordinator, task: MixtureTask, learner: FittedLearner) -> F
 def reference_sums(dealt: Mapping[str, tuple[Whole, Whole]], task: MixtureTask) -> Whole:
     """One round's integers in the clear, before noise: ``dealt`` are every owner's densities and vectors of a batch.
 
-    Truncations are to the nearest integer; those of the committee differ by a few units
-    (:func:`colonnade.kinds.synthesis.mixture.responsibilities.error`).
+    Truncations are to the nearest integer; those of the committee differ by a few units.
     """
     weights = weigh_in_clear([dealt[name][0] for name in task.owners], task.precision)
     if task.joint is not None:
         weights = clip_in_clear(weights, joint_square_norms(dealt, task), task.joint)
-    return weighted_sums(weights, [dealt[name][1] for name in task.owners], task)
+    counts = (weights.sum(axis=0) << task.vector_bits)[:, None]
+    how = "nk,nq->kq" if task.vectors == "statistics" else "nk,nkq->kq"
+    return np.hstack([counts, *(np.einsum(how, weights, dealt[name][1]) for name in task.owners)]).reshape(-1)
 
 
 def joint_square_norms(dealt: Mapping[str, tuple[Whole, Whole]], task: MixtureTask) -> list[Whole]:
     """Every owner's squared norms of its vectors, (n, K), where the committee clips all that a row adds."""
     return [_square_norms(dealt[name][1], task, name) for name in task.owners]
-
-
-def weighted_sums(weights: Whole, vectors: Sequence[Whole], task: MixtureTask) -> Whole:
-    """Counts and sums of vectors, by component, with responsibilities ``weights`` (n, K)."""
-    counts = (weights.sum(axis=0) << task.vector_bits)[:, None]
-    how = "nk,nq->kq" if task.vectors == "statistics" else "nk,nkq->kq"
-    return np.hstack([counts, *(np.einsum(how, weights, one) for one in vectors)]).reshape(-1)
 
 
 def simulate(
@@ -160,7 +154,7 @@ def evaluate_rows(learner: MixtureLearner, task: MixtureTask, name: str, rows: M
     found = integer_densities(learner.log_densities(name, rows), task, name, learner.log_weights)
     if not task.linear:
         return found, bound_vectors(learner.vectors(name, rows), task, name)
-    raw = integer_slopes(learner.linear(name)).derivatives(integer_statistics(learner.vectors(name, rows), task, name))
+    raw = integer_slopes(learner.linear(name)).of_rows(integer_statistics(learner.vectors(name, rows), task, name))
     return found, raw * clip_factors(raw, task, name)[:, :, None]
 
 
@@ -179,14 +173,20 @@ def _iterate(
     secret: bytes,
     own: OwnRows | None,
 ) -> FittedLearner:
-    """All rounds; in each, sums over a batch are computed and opened, and the parameters take a step."""
-    members, size = iterate_batches(task, rows, secret), task.pieces(rows)[1]
+    """All rounds; in each, sums over a batch are computed and opened, and the parameters take a step.
+
+    All batches have the same number of pieces, and the last ones may be empty.
+    """
+    members, (pieces, size) = iterate_batches(task, rows, secret), task.pieces(rows)
     draw = None if own is None else partial(noise_shares, task, stream=own.stream)
     rounds = RoundCounter(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
     for mask in deal_masks_ahead(summing, task.owners, task.entries, rounds, task.rounds_ahead, draw):
-        batch = _split_batch(next(members), task, rows)
-        total = None
-        for places in batch:
+        batch, total = next(members), None
+        if len(batch) > pieces * size:
+            raise ProtocolError(
+                "a drawn batch is larger than any that was to be expected; start the study again [MS039]"
+            )
+        for places in (batch[start : start + size] for start in range(0, pieces * size, size)):
             if seat:
                 seat.prepare(size)
             with me.meter.phase("iterate"):
@@ -197,28 +197,18 @@ def _iterate(
         if seat:
             seat.settle()
         with me.meter.phase("iterate"):
-            learner.step(scale_to_people(_open(summing, total, mask, task), task))
+            opened = summing.reveal(
+                total, to=task.hearers, event=task.event, shape=(task.entries,), bound=task.bound,
+                degree=task.opened_degree, mask=mask, through=task.speaker,
+            )  # fmt: skip
+            learner.step(scale_to_people(summing.require_opened(opened), task))
     return _share_parameters(me, task, learner)
-
-
-def _split_batch(batch: Places, task: MixtureTask, rows: int) -> list[Places]:
-    """The people of a batch in pieces; all batches have the same number of pieces, and the last ones may be empty."""
-    pieces, size = task.pieces(rows)
-    if len(batch) > pieces * size:
-        raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again [MS039]")
-    return [batch[start : start + size] for start in range(0, pieces * size, size)]
 
 
 def _square_norms(vectors: Whole, task: MixtureTask, name: str) -> Whole:
     most = math.ceil(Fraction(task.part(name).clip) ** 2 * (1 << NORM_BITS))
     found = square_norms(vectors, task.vector_bits, most)
     return np.tile(found[:, None], task.components) if found.ndim == 1 else found
-
-
-def _stored_statistics(learner: MixtureLearner, task: MixtureTask, name: str, rows: Matrix) -> Whole:
-    """The integer statistics of some rows that the committee keeps."""
-    found = learner.vectors(name, rows)
-    return integer_statistics(found, task, name) if task.linear else bound_vectors(found, task, name)
 
 
 def _deal(
@@ -237,7 +227,7 @@ def _deal(
             summed = vectors = bound_vectors(learner.vectors(me.name, rows), task, me.name)
         if task.linear:
             slopes = integer_slopes(learner.linear(me.name))
-            raw = slopes.derivatives(vectors)
+            raw = slopes.of_rows(vectors)
             weighed.append(clip_factors(raw, task, me.name))
             vectors = raw * weighed[-1][:, :, None] if task.joint is not None else raw
         if task.joint is not None:
@@ -249,14 +239,6 @@ def _deal(
                 me.link(seat).send("slopes", **round_sums.slopes_fields(slopes))
     weighed_shares = me.engine.deal(flat)
     return DealtPiece(weighed_shares, None if summed is None else summing.engine.deal(pad_rows(summed, size)), slopes)
-
-
-def _open(me: Role, total: Shares | None, mask: Shares | None, task: MixtureTask) -> Whole:
-    opened = me.reveal(
-        total, to=task.hearers, event=task.event, shape=(task.entries,), bound=task.bound, degree=task.opened_degree,
-        mask=mask, through=task.speaker,
-    )  # fmt: skip
-    return me.require_opened(opened)
 
 
 def _share_parameters(me: Role, task: MixtureTask, learner: FittedLearner) -> FittedLearner:

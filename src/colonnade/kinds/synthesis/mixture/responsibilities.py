@@ -51,7 +51,7 @@ class ResponsibilityPrecision:
 
     @property
     def lift(self) -> int:
-        """What is added to every truncated product, so that it is positive."""
+        """What is added to what was truncated, so that it is never below what it stands for."""
         return math.ceil(self.ulps)
 
     @property
@@ -102,7 +102,7 @@ def weigh_on_shares(
 
 
 def weigh_in_clear(dealt: Sequence[Whole], precision: ResponsibilityPrecision) -> Whole:
-    """The same with every truncation rounded to the nearest; what the committee finds differs by :func:`error`."""
+    """The same with every truncation rounded to the nearest (Lemma 4 bounds what the committee finds otherwise)."""
     f, joint = precision.fraction, dealt[0]
     for more in dealt[1:]:
         joint = _shift_to_nearest(joint * more, f) + precision.lift
@@ -115,19 +115,6 @@ def weigh_in_clear(dealt: Sequence[Whole], precision: ResponsibilityPrecision) -
     inverse = _shift_to_nearest(((45 << f) - 30 * whole) * ((1 << (f + _SIXTEENTH)) + rest), f + 2 * _SIXTEENTH)
     inverse = _shift_to_nearest(inverse * ((1 << f) + rest_square), f)
     return _shift_to_nearest(near * inverse, 2 * f - precision.bits)
-
-
-def error(dealt: Sequence[Whole], precision: ResponsibilityPrecision) -> NDArray[np.float64]:
-    """By how many units in the last place each responsibility may differ from :func:`weigh_in_clear` (Lemma 4)."""
-    f, joint = precision.fraction, dealt[0]
-    for more in dealt[1:]:
-        joint = _shift_to_nearest(joint * more, f) + precision.lift
-    apart = (precision.owners - 1) * (precision.ulps + 0.5)
-    total = joint.sum(axis=1, keepdims=True)
-    least = np.maximum(total - precision.components * apart, 1.0)
-    quotient = apart * (1 + precision.components * joint / total) / least
-    rounding = 2 * precision.ulps * (7 / 2**f + 1 / 2**precision.bits)
-    return np.asarray((quotient + 1.05 * 2.0**-16 + rounding) * 2**precision.bits)
 
 
 def _shift_to_nearest(values: Whole, cut: int) -> Whole:
@@ -153,19 +140,12 @@ _NUMBERS = 24  # that are opened under masks for one row, at most, besides those
 class JointClip:
     """The public sizes: ``clip`` is C, ``squares`` are the largest squared norms that owners deal.
 
-    ``bits``, ``components`` and ``ulps`` are those of the responsibilities.
+    ``precision`` is that of the responsibilities.
     """
 
     clip: float
     squares: tuple[int, ...]
-    components: int
-    bits: int
-    ulps: float
-
-    @property
-    def lift(self) -> int:
-        """What is added to truncated numbers, so that they are never below what they stand for."""
-        return math.ceil(self.ulps)
+    precision: ResponsibilityPrecision
 
     @property
     def largest(self) -> int:
@@ -180,19 +160,25 @@ class JointClip:
     @property
     def most(self) -> int:
         """A bound on the integer of a squared joint norm."""
-        return ((2 << self.bits) * self.largest >> (self.bits + NORM_BITS - ROOT_BITS)) + 2 * self.lift + 2
+        return (
+            ((2 << self.precision.bits) * self.largest >> (self.precision.bits + NORM_BITS - ROOT_BITS))
+            + 2 * self.precision.lift
+            + 2
+        )
 
     @property
     def bound(self) -> Fraction:
         """No clipped row is longer than this (Lemma 5), in units of 2^-bits."""
         unit = Fraction(1, 1 << ROOT_BITS)
-        ratio = 1 + unit + Fraction(self.ulps) * unit * root_up(Fraction(self.most, 1 << ROOT_BITS))
-        rounding = Fraction(self.ulps) * root_up(Fraction(self.components * self.largest, 1 << NORM_BITS))
-        return Fraction(self.whole_clip, 1 << ROOT_BITS) * ratio * (1 << self.bits) + rounding
+        ratio = 1 + unit + Fraction(self.precision.ulps) * unit * root_up(Fraction(self.most, 1 << ROOT_BITS))
+        rounding = Fraction(self.precision.ulps) * root_up(
+            Fraction(self.precision.components * self.largest, 1 << NORM_BITS)
+        )
+        return Fraction(self.whole_clip, 1 << ROOT_BITS) * ratio * (1 << self.precision.bits) + rounding
 
     def check(self) -> None:
         """Refuse clips for which an inverse root could come out negative, or C times it be too long to compare."""
-        largest_root = Fraction(self.ulps) ** 2 * Fraction(self.most, 1 << ROOT_BITS)
+        largest_root = Fraction(self.precision.ulps) ** 2 * Fraction(self.most, 1 << ROOT_BITS)
         if largest_root > ((1 << ROOT_BITS) - 1) ** 2:
             raise PrivacyError("so large clips of owners leave too few bits for a joint norm: lower them [PR119]")
         if self._compared_bits > MAX_READ_BITS:
@@ -208,18 +194,18 @@ class JointClip:
     @property
     def slack(self) -> Fraction:
         """How much truncations of clipped responsibilities add to the sum of their magnitudes, at most."""
-        return Fraction(self.ulps) * Fraction(self.components, 1 << self.bits)
+        return Fraction(self.precision.ulps) * Fraction(self.precision.components, 1 << self.precision.bits)
 
     @property
     def hidden_bits(self) -> tuple[tuple[int, int], ...]:
         """What is opened under masks for one row, at most: how many numbers, and how many bits each has."""
         magnitude = max(1, self.most.bit_length() - ROOT_BITS) + 1
-        root = functions.bits_needed(ROOT_BITS, magnitude, self.ulps)
-        summed = ((2 << self.bits) * self.largest).bit_length()
-        factor = 2 * self.bits + 3, self.bits + 2 * ROOT_BITS + 3
+        root = functions.bits_needed(ROOT_BITS, magnitude, self.precision.ulps)
+        summed = ((2 << self.precision.bits) * self.largest).bit_length()
+        factor = 2 * self.precision.bits + 3, self.precision.bits + 2 * ROOT_BITS + 3
         return (
-            (self.components, factor[0]),
-            (self.components, factor[1]),
+            (self.precision.components, factor[0]),
+            (self.precision.components, factor[1]),
             (_NUMBERS, max(root, summed, self._compared_bits) + 2),
         )
 
@@ -241,17 +227,17 @@ def clip_on_shares(
     for more in squares[1:]:
         factor = engine.add(factor, more)
     factor = replace(engine.shift(factor, 1 << NORM_BITS), bound=joint.largest)
-    near = replace(weights, bound=(9 << joint.bits) >> 3)
-    square = engine.shift(engine.multiply(near, near, fraction=joint.bits), joint.lift)
-    square = replace(square, bound=(2 << joint.bits) + joint.lift)
-    total = replace(engine.total(engine.product(square, factor), 1), bound=(2 << joint.bits) * joint.largest)
-    norm = coarse.shift(coarse.truncate(total.reshape(-1, 1), ROOT_BITS), joint.lift)
+    near = replace(weights, bound=(9 << joint.precision.bits) >> 3)
+    square = engine.shift(engine.multiply(near, near, fraction=joint.precision.bits), joint.precision.lift)
+    square = replace(square, bound=(2 << joint.precision.bits) + joint.precision.lift)
+    total = replace(engine.total(engine.product(square, factor), 1), bound=(2 << joint.precision.bits) * joint.largest)
+    norm = coarse.shift(coarse.truncate(total.reshape(-1, 1), ROOT_BITS), joint.precision.lift)
     inverse = functions.inverse_sqrt(coarse, replace(norm, bound=joint.most))
     ratio = coarse.scale(inverse, joint.whole_clip, fraction=ROOT_BITS)
     above = coarse.shift(ratio, -(1 << 2 * ROOT_BITS))
     less = coarse.multiply(coarse.negative(above), above, fraction=2 * ROOT_BITS)
     factor = replace(coarse.shift(less, 1 << 2 * ROOT_BITS), bound=1 << 2 * ROOT_BITS)
-    found = engine.multiply(near, factor, fraction=joint.bits)
+    found = engine.multiply(near, factor, fraction=joint.precision.bits)
     engine.distance += coarse.distance
     return found
 
@@ -265,5 +251,5 @@ def clip_in_clear(weights: Whole, squares: Sequence[Whole], joint: JointClip) ->
 
 def _joint_norm(weights: Whole, squares: Sequence[Whole], joint: JointClip) -> Array:
     factor = (sum(squares) + (1 << NORM_BITS)) / 2.0**NORM_BITS
-    exact = np.einsum("nk,nk->n", (weights / 2.0**joint.bits) ** 2, factor)[:, None]
+    exact = np.einsum("nk,nk->n", (weights / 2.0**joint.precision.bits) ** 2, factor)[:, None]
     return np.asarray(np.maximum(exact, 2.0**-40))

@@ -6,12 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.synthesis.mixture.components import PARAMETER_LIMIT, LinearDerivatives
+from colonnade.kinds.synthesis.mixture.components import LinearDerivatives, adjacent_spans
 from colonnade.kinds.synthesis.mixture.responsibilities import NORM_BITS, clip_on_shares, weigh_on_shares
 from colonnade.kinds.synthesis.mixture.task import SLOPE_BITS, STATISTIC_BITS, MixturePart, MixtureTask
 from colonnade.kinds.synthesis.sensitivity import vector_square
@@ -73,20 +72,6 @@ def bound_vectors(vectors: Reals, task: MixtureTask, owner: str) -> Whole:
     return np.where(_too_long(_square(whole), most)[..., None], 0.0, whole).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class IntegerSlopes:
-    """Integers by which integer statistics become derivatives; the fields are those of :class:`Linear`."""
-
-    slope: Whole
-    offset: Whole
-    against: NDArray[np.int64]
-
-    def derivatives(self, statistics: Whole) -> Whole:
-        """Derivatives of rows (n, K, q), before they are clipped."""
-        width = len(self.against)
-        return statistics[:, None, :width] * self.slope - statistics[:, None, self.against] * self.offset
-
-
 def integer_statistics(statistics: Reals, task: MixtureTask, owner: str) -> Whole:
     """Integer statistics of rows from which derivatives follow; the last ones are zeros and ones."""
     width, most = task.part(owner).width, float(LARGEST_STATISTIC << STATISTIC_BITS)
@@ -95,11 +80,11 @@ def integer_statistics(statistics: Reals, task: MixtureTask, owner: str) -> Whol
     return np.hstack([scaled, finite[:, width:] > 0.5]).astype(np.int64)
 
 
-def integer_slopes(linear: LinearDerivatives) -> IntegerSlopes:
+def integer_slopes(linear: LinearDerivatives) -> LinearDerivatives:
     """Rounded slopes and offsets, within limits that keep derivatives below 2^28."""
     slope = np.rint(np.nan_to_num(linear.slope, nan=0.0) * (1 << SLOPE_BITS))
     offset = np.rint(np.nan_to_num(linear.offset, nan=0.0) * (1 << (SLOPE_BITS + STATISTIC_BITS)))
-    return IntegerSlopes(
+    return LinearDerivatives(
         np.clip(slope, -LARGEST_SLOPE, LARGEST_SLOPE).astype(np.int64),
         np.clip(offset, -LARGEST_OFFSET, LARGEST_OFFSET).astype(np.int64),
         np.asarray(linear.against, dtype=np.int64),
@@ -158,14 +143,7 @@ def slopes_message(task: MixtureTask, part: MixturePart) -> MessageSchema:
     )
 
 
-def start_message(components: int, parameters: int) -> MessageSchema:
-    """The parameters that the rounds begin with, where they follow from marginals."""
-    return MessageSchema(
-        "start", parameters=ArrayForm(np.float64, (components, parameters), -PARAMETER_LIMIT, PARAMETER_LIMIT)
-    )
-
-
-def slopes_fields(slopes: IntegerSlopes) -> dict[str, NDArray[np.int32]]:
+def slopes_fields(slopes: LinearDerivatives) -> dict[str, NDArray[np.int32]]:
     """The fields of that message: all numbers have less than 32 bits."""
     return {name: getattr(slopes, name).astype(np.int32) for name in ("slope", "offset", "against")}
 
@@ -191,7 +169,7 @@ class DealtPiece:
 
     weighed: Shares | None
     summed: Shares | None
-    slopes: IntegerSlopes | None
+    slopes: LinearDerivatives | None
 
 
 class MixtureSeat:
@@ -203,7 +181,7 @@ class MixtureSeat:
     def __init__(self, me: Role, summing: Role, task: MixtureTask, rows: int) -> None:
         self.me, self.summing, self.task, self.taken = me, summing, task, 0
         self.engine = FixedPointEngine(me.engine, task.fraction)
-        self._spans = _column_spans([task.stored_width(part) for part in task.parts])
+        self._spans = adjacent_spans(map(task.stored_width, task.parts))
         primes, width = len(task.for_sums.primes), self._spans[-1].stop
         # A share is below 2^22, so 32 bits are enough; all shares of a person lie together, to be fetched at once.
         self.kept = np.zeros((rows if width else 0, primes, width), dtype=np.int32)
@@ -241,8 +219,12 @@ class MixtureSeat:
             if one.slopes is not None:
                 hand.record_public(one.slopes.slope, one.slopes.offset, one.slopes.against)
         weighed = [one.weighed for one in dealt if one.weighed is not None]
-        found = self._for_sums(self._responsibilities(weighed).shares)
-        self._count_used()
+        wide = self._responsibilities(weighed).shares
+        # The arithmetic of sums has the first primes; responsibilities are small enough for it.
+        found = Shares(np.ascontiguousarray(wide.values[: len(task.for_sums.primes)]), wide.degree)
+        if not self._needed:
+            self._needed = Counter(self.engine.masks.used)
+        self._left, self._ready = self._left - 1, max(0, self._ready - 1)
         # Everybody with a seat knows which places are empty; nothing of them is summed. Claims are about all places, so
         # that their messages do not tell how many are empty.
         length = size if hand.active else people
@@ -283,16 +265,15 @@ class MixtureSeat:
     def _receive(self, part: MixturePart, size: int) -> DealtPiece:
         """What another owner dealt."""
         task = self.task
-        slopes = receive_slopes(self.me, task, part) if task.linear else None
+        slopes = None
+        if task.linear:
+            told = receive_message(self.me.link(part.owner), part.owner, slopes_message(task, part))
+            slopes = LinearDerivatives(*(told[name].astype(np.int64) for name in ("slope", "offset", "against")))
         places = (size, task.components)
         weighed = self.me.engine.receive(part.owner, (task.weighted_width, *places))
         if not task.summed_width(part):
             return DealtPiece(weighed, None, slopes)
         return DealtPiece(weighed, self.summing.engine.receive(part.owner, (*places, part.width)), slopes)
-
-    def _for_sums(self, wide: Shares) -> Shares:
-        """The same numbers in the arithmetic of sums, which has the first primes; they are small enough for it."""
-        return Shares(np.ascontiguousarray(wide.values[: len(self.task.for_sums.primes)]), wide.degree)
 
     def _responsibilities(self, dealt: Sequence[Shares]) -> FixedPointShares:
         """Responsibilities from what the owners dealt, made smaller where all that a row adds is clipped."""
@@ -348,19 +329,3 @@ class MixtureSeat:
                 [weights.columns(one)], [Shares(dealt[:, :, component], degree)], Shares(lowered.values[:, one], degree)
             )
         return lowered.values
-
-    def _count_used(self) -> None:
-        if not self._needed:
-            self._needed = Counter(self.engine.masks.used)
-        self._left, self._ready = self._left - 1, max(0, self._ready - 1)
-
-
-def receive_slopes(me: Role, task: MixtureTask, part: MixturePart) -> IntegerSlopes:
-    """The slopes that another owner told the seats."""
-    told = receive_message(me.link(part.owner), part.owner, slopes_message(task, part))
-    return IntegerSlopes(*(told[name].astype(np.int64) for name in ("slope", "offset", "against")))
-
-
-def _column_spans(widths: Sequence[int]) -> list[slice]:
-    ends = np.cumsum([0, *widths]).tolist()
-    return [slice(start, stop) for start, stop in pairwise(ends)]

@@ -27,11 +27,6 @@ OVERFLOW_CHANCE = Fraction(1, 2**46)
 _WORD = 64  # bits
 
 
-def places_for_all(rows: int) -> int:
-    """The number of places for everybody, a multiple of 64."""
-    return -(-rows // _WORD) * _WORD
-
-
 def places_for_batch(rows: int, chance: float) -> int:
     """The number of places for those of ``rows`` people who join with this chance, a multiple of 64.
 
@@ -42,12 +37,6 @@ def places_for_batch(rows: int, chance: float) -> int:
     while size < rows and rows * _relative_entropy(size / rows, chance) < -math.log(OVERFLOW_CHANCE):
         size += _WORD
     return size
-
-
-def split_places(room: int, block_rows: int) -> tuple[int, int]:
-    """In how many pieces so many places are computed, each of about ``block_rows`` at most, and how many each has."""
-    size = min(room, max(_WORD, block_rows // _WORD * _WORD))
-    return -(-room // size), size
 
 
 def _relative_entropy(size: float, chance: float) -> float:
@@ -231,7 +220,7 @@ class MixtureTask(IterativeTask):
         if self.joint_clip is None:
             return None
         squares = tuple(math.ceil(Fraction(part.clip) ** 2 * (1 << NORM_BITS)) for part in self.parts)
-        return JointClip(self.joint_clip, squares, self.components, self.bits, self.precision.ulps)
+        return JointClip(self.joint_clip, squares, self.precision)
 
     @cached_property
     def hidden_bits(self) -> tuple[tuple[int, int], ...]:
@@ -258,12 +247,14 @@ class MixtureTask(IterativeTask):
     def batch_places(self, rows: int) -> int:
         """The fixed number of places for a batch of ``rows`` people; one is larger with chance ``OVERFLOW`` at most."""
         if self.sampling == "all":
-            return places_for_all(rows)
+            return -(-rows // _WORD) * _WORD
         return places_for_batch(rows, self.threshold / COIN if self.sampling == "poisson" else 1 / self.batches)
 
     def pieces(self, rows: int) -> tuple[int, int]:
         """In how many pieces a batch is computed, and how many places each has."""
-        return split_places(self.batch_places(rows), self.block_rows)
+        places = self.batch_places(rows)
+        size = min(places, max(_WORD, self.block_rows // _WORD * _WORD))
+        return -(-places // size), size
 
     # Privacy
 
@@ -289,10 +280,8 @@ class MixtureTask(IterativeTask):
             return RepeatedRelease(release, self.epochs)
         return RepeatedRelease(PoissonSampled(release, Fraction(self.threshold, COIN), self.coins), self.rounds)
 
-    @property
-    def coins(self) -> tuple[str, ...]:
-        """Who may know which people are in a drawn batch."""
-        return batch_observers(self.trust)
+    coins = hearers
+    """Who may know which people are in a drawn batch."""
 
     # Arithmetic
 
@@ -413,35 +402,47 @@ class MixtureTask(IterativeTask):
         }
 
     def __post_init__(self) -> None:
-        if len(self.parts) < 2 or self.owners != self.trust.owners:
-            raise PrivacyError(
-                "a mixture needs two owners or more, each with its columns, in the order of the trust [PR121]"
-            )
-        if self.sampling not in ("poisson", "disjoint", "all") or self.vectors not in get_args(VectorMode):
-            raise PrivacyError("a mixture samples poisson, disjoint or all, and sums statistics or derivatives [PR122]")
-        if self.linear and (self.shrink_bits < 6 or any(part.statistics <= part.width for part in self.parts)):
-            raise PrivacyError("linear derivatives need 22 or more bits (vector_bits) and a constant statistic [PR123]")
-        if not 1 <= self.batch <= self.rows:
-            raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch} [PR124]")
-        if self.rounds < 1 or self.components < 1:
-            raise PrivacyError("rounds and components must be positive whole numbers [PR125]")
-        if not (16 <= self.fraction <= 26 and 8 <= self.bits <= self.fraction) or not 1 <= self.vector_bits <= 28:
-            raise PrivacyError(
-                "densities have 16 to 26 fractional bits, responsibilities 8 or more, vectors 1 to 28 [PR126]"
-            )
-        if 2 * self.precision.whole < 1 << self.fraction:
-            raise PrivacyError("so many owners and components need more fractional bits (fraction) [PR127]")
-        if 8 * self.precision.slack > 1:
-            raise PrivacyError("so many components need more bits of responsibilities (bits) [PR128]")
         joint = () if self.joint_clip is None else (self.joint_clip,)
-        for value in (self.floor, *joint, *(part.clip for part in self.parts)):
-            if not 0 < value < math.inf:
-                raise PrivacyError("the floor and the clips must be positive numbers [PR129]")
-        for part in self.parts:
-            if part.width > _WIDEST:
-                raise PrivacyError(
-                    f"{part.owner} would add {part.width:,} numbers for each component, and {_WIDEST:,} is the most: "
-                    "describe its columns by fewer values or bins [PR130]"
-                )
+        positive = (self.floor, *joint, *(part.clip for part in self.parts))
+        bits_known = 16 <= self.fraction <= 26 and 8 <= self.bits <= self.fraction and 1 <= self.vector_bits <= 28
+        for kept, otherwise in (
+            (
+                len(self.parts) >= 2 and self.owners == self.trust.owners,
+                "a mixture needs two owners or more, each with its columns, in the order of the trust [PR121]",
+            ),
+            (
+                self.sampling in ("poisson", "disjoint", "all") and self.vectors in get_args(VectorMode),
+                "a mixture samples poisson, disjoint or all, and sums statistics or derivatives [PR122]",
+            ),
+            (
+                not self.linear or (self.shrink_bits >= 6 and all(p.statistics > p.width for p in self.parts)),
+                "linear derivatives need 22 or more bits (vector_bits) and a constant statistic [PR123]",
+            ),
+            (1 <= self.batch <= self.rows, f"a batch holds 1 to {self.rows} of the rows, not {self.batch} [PR124]"),
+            (self.rounds >= 1 <= self.components, "rounds and components must be positive whole numbers [PR125]"),
+            (
+                bits_known,
+                "densities have 16 to 26 fractional bits, responsibilities 8 or more, vectors 1 to 28 [PR126]",
+            ),
+            (
+                2 * self.precision.whole >= 1 << self.fraction,
+                "so many owners and components need more fractional bits (fraction) [PR127]",
+            ),
+            (
+                8 * self.precision.slack <= 1,
+                "so many components need more bits of responsibilities (bits) [PR128]",
+            ),
+            (
+                all(0 < value < math.inf for value in positive),
+                "the floor and the clips must be positive numbers [PR129]",
+            ),
+        ):
+            if not kept:
+                raise PrivacyError(otherwise)
+        if wide := next((part for part in self.parts if part.width > _WIDEST), None):
+            raise PrivacyError(
+                f"{wide.owner} would add {wide.width:,} numbers for each component, and {_WIDEST:,} is the most: "
+                "describe its columns by fewer values or bins [PR130]"
+            )
         if self.joint is not None:
             self.joint.check()
