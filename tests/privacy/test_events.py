@@ -16,7 +16,6 @@ from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
-    GaussianRelease,
     NonPrivate,
     PoissonSampled,
     PostProcessing,
@@ -48,7 +47,6 @@ RESPONSE = RandomisedResponse("labels", Fraction(27, 10), 4, "bank", audience=("
         ),
         NonPrivate("the row count was published", "rows", ("bank",)),
         NonPrivate("labels in the clear", "labels", ("bank",), ("shop", "clinic")),
-        GaussianRelease("reals", (("bank", Fraction(1, 7)),), 3, 0, Fraction(2, 3), 0, Fraction(8, 3)),
         LAPLACE,
         RESPONSE,
         PostProcessing("eigenvectors"),
@@ -229,7 +227,6 @@ def test_impossible_events_are_refused() -> None:
         (PoissonSampled, RepeatedRelease(RELEASE, 2), Fraction(1, 2)),
         (RepeatedRelease, RELEASE, 0),
         (RepeatedRelease, PostProcessing("x"), 2),
-        (GaussianRelease, "reals", once, 1, 0, Fraction(-1), 0, 1),
     ):
         refused(PrivacyError, "PR*", make, *given)
     for event, change in (

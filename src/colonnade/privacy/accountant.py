@@ -36,7 +36,7 @@ from colonnade.privacy.accounting.mixtures import (
     closeness,
     gaussian_square,
 )
-from colonnade.privacy.noise_laws import laws_by_event_kind
+from colonnade.privacy.noise_laws import LAWS_BY_EVENT_KIND
 from colonnade.privacy.observers import Adjacency, check_delta
 from colonnade.privacy.releases import NOTHING, PURE, NonPrivate, View
 
@@ -128,7 +128,7 @@ def _direct(views: Sequence[View]) -> Iterator[AccountingRoute]:
 
 def _renyi(views: Sequence[View], sampler: float, lost: float, secret: bool) -> Iterator[AccountingRoute]:
     there = {view.kind for view in views}
-    cited = list(dict.fromkeys(law.renyi_theorem for kind, law in laws_by_event_kind().items() if kind in there))
+    cited = list(dict.fromkeys(law.renyi_theorem for kind, law in LAWS_BY_EVENT_KIND.items() if kind in there))
     cited += ["pure-epsilon"] if PURE in there else []
     cited += ["poisson-sampling"] if secret else []
     known = [view for view in views if view.rate < 1 and view.coins_known]
@@ -375,7 +375,7 @@ def _refusal(views: Sequence[View]) -> str | None:
     for seen in views:
         if not isinstance(seen, View):
             raise PrivacyError(f"the accountant reads views, not {type(seen).__name__} [PR015]")
-        if seen.kind not in (*_KNOWN, *laws_by_event_kind()):
+        if seen.kind not in (*_KNOWN, *LAWS_BY_EVENT_KIND):
             raise PrivacyError(f"unknown mechanism {seen.kind!r}: its cost cannot be accounted for [PR016]")
     if len({seen.adjacency for seen in views}) > 1:
         raise PrivacyError("views under different neighbouring relations cannot be added up [PR017]")

@@ -26,6 +26,7 @@ NOTHING = "nothing"
 Names = tuple[str, ...]
 Shares = tuple[tuple[str, Fraction], ...]
 Others = tuple[tuple[str, int, int], ...]
+_AS_TEXT = ("l1", "l2_squared", "replace_l1", "replace_l2_squared")
 Marks = Iterator[tuple[str, tuple[Any, ...]]]
 
 
@@ -115,13 +116,7 @@ class SquaredRelease(_Release):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._sensitivities()
-        if not (math.isfinite(self.lost) and 0 <= self.lost < 1):
-            raise PrivacyError(f"the part of delta that release {self.name!r} loses must lie in [0, 1) [PR074]")
-        object.__setattr__(self, "lost", float_up(Fraction(self.lost)))
-
-    def _sensitivities(self) -> None:
-        for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):
+        for label in _AS_TEXT:
             self._whole(label)
         # A vector of integers is zero in one norm exactly when it is in the other.
         pairs = [(self.l1, self.l2_squared), (self.replace_l1, self.replace_l2_squared)]
@@ -129,6 +124,9 @@ class SquaredRelease(_Release):
             raise PrivacyError(
                 f"release {self.name!r} has a change that is zero in one norm and not in the other [PR075]"
             )
+        if not (math.isfinite(self.lost) and 0 <= self.lost < 1):
+            raise PrivacyError(f"the part of delta that release {self.name!r} loses must lie in [0, 1) [PR074]")
+        object.__setattr__(self, "lost", float_up(Fraction(self.lost)))
 
 
 class SkellamRelease(SquaredRelease):
@@ -141,19 +139,6 @@ class DiscreteGaussianRelease(SquaredRelease):
     """Shares ``sigma^2`` of discrete Gaussian noise (the variance parameter, not half of it)."""
 
     kind = "discrete_gaussian"
-
-
-class GaussianRelease(SquaredRelease):
-    """Shares of continuous (or rounded) Gaussian noise, by variance; sensitivities may be fractions."""
-
-    kind = "gaussian"
-
-    def _sensitivities(self) -> None:
-        for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):
-            value = Fraction(getattr(self, label))
-            if value < 0:
-                raise PrivacyError(f"{label} of release {self.name!r} must not be negative [PR076]")
-            object.__setattr__(self, label, int(value) if value.denominator == 1 else value)
 
 
 @dataclass(frozen=True)
@@ -292,9 +277,6 @@ class NonPrivate(_Written):
     about: Names = ()
     kind: ClassVar[str] = "non_private"
     may_lack: ClassVar[frozenset[str]] = frozenset({"about"})
-
-
-_AS_TEXT = frozenset({"l1", "l2_squared", "replace_l1", "replace_l2_squared"})
 
 
 def _plain(label: str, value: Any) -> Any:

@@ -182,11 +182,12 @@ def closeness(views: Sequence[View]) -> tuple[GaussianCloseness, ...]:
 
 def closeness_of(view: View, z: float) -> GaussianCloseness:
     """What Theorem T adds for all noisy numbers of one view, compared within ``z`` deviations."""
-    if view.kind == PURE or (found := law_of_event(view.kind).gaussian_gap(view, z)) is None:
+    if view.kind == PURE:
         return GaussianCloseness()
-    if law_of_event(view.kind).unit * view.noise < z * z:
+    law = law_of_event(view.kind)
+    if law.unit * view.noise < z * z:
         return GaussianCloseness(math.inf, math.inf)
-    (gap, excess), count = found, view.dimension * view.times
+    (gap, excess), count = law.gaussian_gap(view, z), view.dimension * view.times
     return GaussianCloseness(count * gap, count * 2 * math.exp(min(0.0, -z * z / 2 + excess)))
 
 
