@@ -686,7 +686,8 @@ def test_what_is_sent_to_workers_holds_neither_the_store_nor_the_key(tmp_path: P
         open_source(in_texts(1, 1), "t"),
         [FileSlice(FilePart(file, "a", None), ("age",))],
         TextFormat(),
-        address="s3://b/",
+        pa.schema({"age": pa.string()}),
+        "s3://b/",
     )
     sent = pickle.dumps(piece)
     assert b"hunter2" not in sent

@@ -143,24 +143,6 @@ ColumnChooser = Callable[[Sequence[str]], Sequence[str]]
 """Takes the names of all columns and returns those to read; raises if a needed one is missing."""
 
 
-def read_columns(source: Any, name: str, choose: ColumnChooser, text: TextFormat = DEFAULT_FORMAT) -> pa.Table:
-    """The chosen columns of a CSV or Parquet file, an Arrow table or a pandas frame; ``text`` is how a CSV is written.
-
-    Every cell of a CSV file stays text, so that an id such as 007 stays what it is.
-    """
-    if isinstance(source, str | Path):
-        with _read_errors(Path(source), name) as parquet:
-            return _from_parquet(Path(source), name, choose) if parquet else _from_csv(Path(source), name, choose, text)
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
-    if isinstance(source, pa.Table):
-        return source.select(choose_columns(source.column_names, name, choose))
-    if hasattr(source, "columns") and hasattr(source, "reset_index"):
-        return _from_frame(source, name, choose)
-    kind = type(source).__name__
-    raise DataError(f"{name}: give a CSV or Parquet path, a pyarrow.Table or a pandas frame, not {kind} [DA153]")
-
-
 def require_columns(
     wanted: Sequence[str], there: Sequence[str], name: str, *, taken: Sequence[str] = (), advice: str = ""
 ) -> None:
@@ -178,16 +160,12 @@ def require_columns(
     raise DataError(reading.shorten(said))
 
 
-def column_names(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> list[str]:
-    """The columns of a CSV or Parquet file."""
-    return list(read_arrow_schema(path, name, text).names)
-
-
 def read_arrow_schema(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> pa.Schema:
     """The columns of a file with the types that they are read as."""
     with _read_errors(path, name) as parquet:
         if not parquet:
-            return pa.schema([(column, pa.string()) for column in _text_header(path, name, text)])
+            with TextStream(path, text) as stream:
+                return pa.schema([(column, pa.string()) for column in _header(stream.start, path, name, text)])
         with _parquet(path) as opened:
             return opened.schema_arrow.remove_metadata()
 
@@ -223,7 +201,7 @@ def count_rows(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT)
         # Lines may turn out not to be rows, and what comes from a store is not fetched twice for a count.
         if isinstance(path, Path) and (lines := _count_plain_lines(path, name, text)) is not None:
             return lines - 1
-    first = column_names(path, name, text)[:1]
+    first = read_arrow_schema(path, name, text).names[:1]
     return sum(int(part.num_rows) for part in read_batches(path, name, first, text))
 
 
@@ -243,9 +221,8 @@ def _count_plain_lines(path: Path, name: str, text: TextFormat) -> int | None:
     return lines + (last not in (b"\n", b"\r"))
 
 
-def guess_file_format(source: str | Path, name: str) -> TextFormat:
+def guess_file_format(path: Path, name: str) -> TextFormat:
     """How a text file looks to be written, where that is not as usual."""
-    path = Path(source)
     with _read_errors(path, name) as parquet:
         if parquet:
             return DEFAULT_FORMAT
@@ -334,41 +311,20 @@ def _parquet(path: FileLocation, **options: Any) -> Any:
     return pa.parquet.ParquetFile(path.file() if isinstance(path, StoredFile) else path, **options)
 
 
-def _from_parquet(path: Path, name: str, choose: ColumnChooser) -> pa.Table:
-    with pa.parquet.ParquetFile(path, memory_map=True) as opened:
-        return opened.read(columns=choose_columns(opened.schema_arrow.names, name, choose))
-
-
-def _from_csv(path: Path, name: str, choose: ColumnChooser, text: TextFormat) -> pa.Table:
+def _csv_batches(path: FileLocation, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
+    """Raises the first of these: the text is in another encoding, a row is too long or short, Arrow's own error."""
     ragged: list[int] = []
     with TextStream(path, text) as stream:
-        wanted = choose_columns(_header(stream.start, path, name, text), name, choose)
-        with _check_text(stream, ragged, name, text):
-            return pa.csv.read_csv(stream, **_csv_options(path, wanted, ragged, text))
-
-
-def _csv_batches(path: FileLocation, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
-    ragged: list[int] = []
-    with (
-        TextStream(path, text) as stream,
-        _check_text(stream, ragged, name, text),
-        pa.csv.open_csv(stream, **_csv_options(path, columns, ragged, text)) as opened,
-    ):
-        for batch in opened:
-            if ragged:
-                return
-            yield batch
-
-
-@contextmanager
-def _check_text(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> Iterator[None]:
-    """Raise the first of these: the text is in another encoding, a row is too long or too short, Arrow's own error."""
-    try:
-        yield
-    except pa.ArrowException:
+        try:
+            with pa.csv.open_csv(stream, **_csv_options(path, columns, ragged, text)) as opened:
+                for batch in opened:
+                    if ragged:
+                        break
+                    yield batch
+        except pa.ArrowException:
+            _refuse_bad_text(stream, ragged, name, text)
+            raise
         _refuse_bad_text(stream, ragged, name, text)
-        raise
-    _refuse_bad_text(stream, ragged, name, text)
 
 
 def _refuse_bad_text(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> None:
@@ -411,11 +367,6 @@ def _other_encoding(part: bytes, text: TextFormat) -> str:
     )
 
 
-def _text_header(path: FileLocation, name: str, text: TextFormat) -> list[str]:
-    with TextStream(path, text) as stream:
-        return _header(stream.start, path, name, text)
-
-
 def _header(start: bytes, path: FileLocation, name: str, text: TextFormat) -> list[str]:
     separator = text.separator_in(path)
     if not text.utf_8 and not start.isascii() and guess_encoding(start) == UTF_8:
@@ -442,7 +393,8 @@ def frame_columns(frame: Any) -> list[str]:
     return [str(column) for column in (frame.iloc[:0].reset_index() if named else frame).columns]
 
 
-def _from_frame(frame: Any, name: str, choose: ColumnChooser) -> pa.Table:
+def read_frame(frame: Any, name: str, choose: ColumnChooser) -> pa.Table:
+    """The chosen columns of a pandas frame, of which those of an index with names are some."""
     if any(level is not None for level in frame.index.names):
         frame = frame.reset_index()
     columns = {}

@@ -134,6 +134,8 @@ class TableSource(ABC):
     rereadable = True
     in_memory = False
     """Whether the rows are in memory already, so that nothing is won by leaving them where they are."""
+    changed = "the file has changed since it was first read"
+    """What to say of a source whose state is another one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -201,11 +203,6 @@ class TableSource(ABC):
         if self.state() != self._first:
             raise DataError(f"{self.name}: {self.changed}; read it again [DA203]")
 
-    @property
-    def changed(self) -> str:
-        """What to say of a source whose state is another one."""
-        return "the file has changed since it was first read"
-
 
 _ONE_SHOT = (
     "a reader gives its rows once, and a table may be read again: pass reader.read_all(), or write the rows to a "
@@ -224,7 +221,7 @@ class InMemorySource(TableSource):
 
     def __init__(self, table: Any, name: str) -> None:
         super().__init__(name)
-        self._table = table
+        self._table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
 
     def columns(self) -> list[str]:
         """The names of all columns."""
@@ -234,7 +231,9 @@ class InMemorySource(TableSource):
 
     def read_chosen(self, choose: files.ColumnChooser) -> pa.Table:
         """The chosen columns."""
-        return files.read_columns(self._table, self.name, choose)
+        if hasattr(self._table, "reset_index"):
+            return files.read_frame(self._table, self.name, choose)
+        return self._table.select(files.choose_columns(self._table.column_names, self.name, choose))
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return iter(self.read_chosen(lambda _: columns).to_batches())

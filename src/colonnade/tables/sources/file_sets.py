@@ -63,17 +63,15 @@ class FileSlice:
     """Those of the file that are read: at least one, which tells how many rows there are."""
     groups: tuple[int, ...] | None = None
 
-    def batches(self, text: TextFormat) -> Iterator[pa.RecordBatch]:
-        """Its rows, as they are in the file."""
-        return files.read_batches(self.part.at, self.part.name, self.columns, text, self.groups)
-
-    def typed_batches(self, wanted: pa.Schema, text: TextFormat) -> Iterator[pa.RecordBatch]:
+    def batches(self, wanted: pa.Schema, text: TextFormat) -> Iterator[pa.RecordBatch]:
         """Its rows in the types of the whole data set; what folders say is text."""
         said = dict(self.part.path_columns)
-        for batch in self.batches(text):
+        for batch in files.read_batches(self.part.at, self.part.name, list(self.columns), text, self.groups):
             plain = simplify_batch(batch)
             arrays = [
-                plain.column(column) if column in self.columns else _repeat_text(said[column], batch.num_rows)
+                plain.column(column)
+                if column in self.columns
+                else pa.repeat(pa.scalar(said[column], pa.large_string()), batch.num_rows)
                 for column in wanted.names
             ]
             yield _cast_columns(arrays, wanted, self.part.name)
@@ -87,27 +85,21 @@ class FileShard(TableSource):
         whole: TableSource,
         stretches: Sequence[FileSlice],
         text: TextFormat,
-        *,
-        wanted: pa.Schema | None = None,
-        address: str | None = None,
+        wanted: pa.Schema,
+        address: str | None,
     ) -> None:
         """``wanted`` are the types that all files of a data set are read as; ``address`` is that of their store."""
         super().__init__(whole.name)
-        self._changed = whole.changed
+        self.changed = whole.changed
         self._stretches = tuple(stretches)
         self._text = text
         self._wanted = wanted
         self._address = address
         self._first = tuple(stretch.part.mark for stretch in self._stretches)
 
-    @property
-    def changed(self) -> str:
-        """What to say of files that are others now."""
-        return self._changed
-
     def columns(self) -> list[str]:
         """The columns that are read."""
-        return list(self._stretches[0].columns if self._wanted is None else self._wanted.names)
+        return list(self._wanted.names)
 
     def state(self) -> Hashable:
         """Sizes and times of the files as they are now."""
@@ -123,10 +115,7 @@ class FileShard(TableSource):
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for stretch in self._placed:
-            found = (
-                stretch.batches(self._text) if self._wanted is None else stretch.typed_batches(self._wanted, self._text)
-            )
-            for batch in found:
+            for batch in stretch.batches(self._wanted, self._text):
                 yield batch.select(list(columns))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -181,10 +170,6 @@ def _with_store(stretch: FileSlice, store: Any) -> FileSlice:
     return replace(stretch, part=replace(stretch.part, at=replace(at, store=store)))
 
 
-def _repeat_text(text: str | None, rows: int) -> Any:
-    return pa.repeat(pa.scalar(text, pa.large_string()), rows)
-
-
 def _cast_columns(arrays: Sequence[Any], wanted: pa.Schema, name: str) -> pa.RecordBatch:
     """The columns in the types of the whole data set."""
     try:
@@ -207,6 +192,8 @@ _AT_ONCE = 8
 class FileSet(TableSource):
     """Files with the same columns, one after the other in the order of their paths; each is CSV or Parquet."""
 
+    changed = "files were added, removed or changed since it was first read"
+
     def __init__(
         self, name: str, look: Callable[[], list[FilePart]], text: TextFormat, *, address: str | None = None
     ) -> None:
@@ -216,11 +203,6 @@ class FileSet(TableSource):
         self._address = address
         self._look = look
         self._text = text
-
-    @property
-    def changed(self) -> str:
-        """What to say of files that are others now."""
-        return "files were added, removed or changed since it was first read"
 
     def columns(self) -> list[str]:
         """The columns of the files, and those that their folders say."""
@@ -249,7 +231,7 @@ class FileSet(TableSource):
         """Files and row groups; a file of text is in one piece."""
         wanted = self._types(columns)
         found = divide_files(list(self._stretches(columns)))
-        return [FileShard(self, each, self._text, wanted=wanted, address=self._address) for each in found]
+        return [FileShard(self, each, self._text, wanted, self._address) for each in found]
 
     def count(self) -> int:
         """How many rows there are: Parquet files say it, others are read."""
@@ -316,7 +298,7 @@ class FileSet(TableSource):
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = self._types(columns)
         for stretch in self._stretches(columns):
-            yield from stretch.typed_batches(wanted, self._text)
+            yield from stretch.batches(wanted, self._text)
 
     def _stretches(self, columns: Sequence[str]) -> Iterator[FileSlice]:
         """The files, each with those of the columns that it has itself."""
@@ -327,11 +309,14 @@ class FileSet(TableSource):
 
 
 def open_local_files(path: Path, name: str, text: TextFormat) -> FileSet:
-    """A folder of this machine, with all folders inside it, or the files that a pattern means."""
+    """A file of this machine, a folder with all folders inside it, or the files that a pattern means."""
     here = Path.cwd()  # wherever the program goes from here
     folder = path.is_dir()
+    several = folder or (has_pattern(str(path)) and not path.exists())
 
     def look() -> list[FilePart]:
+        if not several:
+            return [FilePart(here / path, name, file_state(here / path))]
         found = sorted(_walk_folder(here / path) if folder else _match_pattern(here / path), key=Path.as_posix)
         _refuse_twice(found)
         called = [str(each if path.is_absolute() else each.relative_to(here)) for each in found]
@@ -340,7 +325,10 @@ def open_local_files(path: Path, name: str, text: TextFormat) -> FileSet:
             for each, said in zip(found, called, strict=True)
         ]
 
-    return FileSet(name, look, text)
+    found = FileSet(name, look, text)
+    if not several:
+        found.changed = TableSource.changed
+    return found
 
 
 def _walk_folder(folder: Path) -> Iterator[Path]:
@@ -417,48 +405,6 @@ def _common_type(one: Any, other: Any) -> Any:
 
 SPREADSHEET_ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _WHOLE = 2.0**53
-
-
-class SingleFileSource(TableSource):
-    """A file that must not change as long as a table reads from it."""
-
-    def __init__(self, path: Path, name: str, text: TextFormat = files.DEFAULT_FORMAT) -> None:
-        super().__init__(name)
-        self._path = path
-        self._text = text
-
-    def columns(self) -> list[str]:
-        """The names of all columns."""
-        return files.column_names(self._path, self.name, self._text)
-
-    def state(self) -> Hashable:
-        """Size and time of the file."""
-        return file_state(self._path)
-
-    def size(self, choose: files.ColumnChooser) -> int:
-        """About how many bytes of memory the chosen columns would take; of text, all of them."""
-        return files.estimate_memory(self._path, self.name, choose)
-
-    def count(self) -> int:
-        """How many rows there are, by lines where that is enough."""
-        return files.count_rows(self._path, self.name, self._text)
-
-    def shards(self, columns: Sequence[str]) -> list[TableSource]:
-        """The row groups of a Parquet file."""
-        file = FileSlice(FilePart(self._path.resolve(), self.name, self.state()), tuple(columns))
-        return [FileShard(self, each, self._text) for each in divide_files([file])]
-
-    def record_state(self) -> None:
-        """Note the state of the file, wherever the program goes from here."""
-        self._path = self._path.resolve()
-        super().record_state()
-
-    def read_chosen(self, choose: files.ColumnChooser) -> pa.Table:
-        """The chosen columns, in memory."""
-        return files.read_columns(self._path, self.name, choose, self._text)
-
-    def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return files.read_batches(self._path, self.name, columns, self._text)
 
 
 class SpreadsheetSource(TableSource):
