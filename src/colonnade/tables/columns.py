@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -149,19 +149,6 @@ class Column(ABC):
     def numeric_values(self, cells: Any) -> NDArray[Any] | None:
         """The values as an array, if they are numbers that many columns can be encoded from together."""
         return None
-
-    @property
-    def reading_key(self) -> Hashable:
-        """What decides how text is read: columns of one spelling read the same from the same cells."""
-        return self
-
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """An Arrow array of cells that are read only once; encoding it gives what encoding the cells gives."""
-        return cells
-
-    def restore(self, parsed: Any) -> Any:
-        """An array that :meth:`parse_text` gave, as the encoder reads it."""
-        return parsed
 
     # --- encoded cells
 
@@ -359,13 +346,6 @@ class Number(Quantity, Column):
         """The values, if they are numbers in one chunk and none is null."""
         return cell_parsing.numeric_array(cells)
 
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """Numbers that are written as text; those that have a type keep it."""
-        if not cell_parsing.is_text(cells.type):
-            return cells
-        values, missing = cell_parsing.parse_numbers(cells, place)
-        return pa.array(values, mask=place.without_value(missing))
-
     def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """Numbers within their bounds; null where the second encoded number is above one half, or above a draw."""
         values = self.decode_values(np.clip(encoded[:, 0], -1.0 if self.signed else 0.0, 1.0))
@@ -561,15 +541,6 @@ class Category(Column):
         out[known, values[known]] = 1.0
         return 0
 
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """Codes, null where a cell has none."""
-        codes, _ = cell_parsing.parse_codes(cells, self.values, place)
-        return pa.array(codes, mask=codes < 0).cast(cell_parsing.code_type(len(self.values)))
-
-    def restore(self, parsed: Any) -> Any:
-        """Codes with the values as their dictionary."""
-        return cell_parsing.attach_dictionary(parsed, self.values)
-
     def has_value(self, encoded: Matrix) -> Mask:
         """Which cells are one of the values."""
         return np.asarray(encoded.max(axis=1) > 0)
@@ -684,11 +655,6 @@ class Flag(Column):
         values[gone] = self.missing is True
         out[:, 0] = values
         return 0
-
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """Truth values, null where a cell has none."""
-        truths, missing = cell_parsing.parse_flags(cells, place)
-        return pa.array(truths, mask=place.without_value(missing))
 
     def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """True where the number is above one half, or above a draw."""

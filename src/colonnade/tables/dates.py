@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -149,28 +149,12 @@ _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class _DateCells:
-    """What columns of dates have in common: they are read from text of one format."""
+    """What columns of dates have in common: text of one format, and the column of a file."""
 
     __slots__ = ()
 
     format: str
     column: str
-
-    @property
-    def reading_key(self) -> Hashable:
-        """The format: all parts of a date are read from the same days."""
-        return ("date", self.format)
-
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """Days that are written as text; those that have a type keep it."""
-        if not is_text(cells.type):
-            return cells
-        days, missing = parse_days(cells, self.format, place)
-        return pa.array(days.astype(np.int32), mask=place.without_value(missing)).cast(pa.date32())
-
-    def restore(self, parsed: Any) -> Any:
-        """Days, as they are."""
-        return parsed
 
     def _of_file(self) -> dict[str, Field]:
         found: dict[str, Field] = {} if self.format == ISO_DATE else {"format": self.format}
