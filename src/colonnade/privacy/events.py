@@ -68,14 +68,6 @@ def kinds_of_events() -> dict[str, Any]:
     return {kind: law.event_type for kind, law in LAWS_BY_EVENT_KIND.items()} | _KINDS
 
 
-def from_json(text: str) -> Event:
-    """Read what an event's ``to_json`` wrote."""
-    try:
-        return from_dict(reading.parse_json(text))
-    except reading.MalformedFile as error:
-        raise PrivacyError(f"a privacy event is not valid JSON: {error} [PR031]") from None
-
-
 def _said(value: Any) -> str:
     return reading.shorten(repr(value), 80)
 

@@ -7,7 +7,6 @@ are kept, because the norms themselves are irrational. An event says what happen
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, fields
@@ -43,10 +42,6 @@ class _Written:
         written = {label: value for label, value in content.items() if value or label not in self.may_lack}
         return {"version": VERSION, "kind": self.kind, **written}
 
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(self.to_dict(), sort_keys=True)
-
     def marks(self) -> Marks:
         """What distinguishes one participant from another in this release."""
         yield from ((owner, ("share", size)) for owner, size in getattr(self, "shares", ()))
@@ -77,17 +72,27 @@ class _Release(_Written):
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", tuple((str(owner), Fraction(size)) for owner, size in self.shares))
         holders = [owner for owner, _ in self.shares]
-        if not holders or len(set(holders)) != len(holders):
-            raise PrivacyError(f"release {self.name!r} needs one noise share per owner, each owner once [PR069]")
-        if any(size <= 0 for _, size in self.shares):
-            raise PrivacyError(f"release {self.name!r} has a noise share that is not positive [PR070]")
         self._whole("dimension", least=1)
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *pair in self.others for n in pair):
-            raise PrivacyError(
-                f"the finer sensitivities of release {self.name!r} must be whole numbers, not negative [PR072]"
-            )
-        if not (math.isfinite(self.tail) and 0 <= self.tail < 1):
-            raise PrivacyError(f"the sampler distance of release {self.name!r} must lie in [0, 1) [PR073]")
+        for wrong, said in (
+            (
+                not holders or len(set(holders)) != len(holders),
+                f"release {self.name!r} needs one noise share per owner, each owner once [PR069]",
+            ),
+            (
+                any(size <= 0 for _, size in self.shares),
+                f"release {self.name!r} has a noise share that is not positive [PR070]",
+            ),
+            (
+                any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *pair in self.others for n in pair),
+                f"the finer sensitivities of release {self.name!r} must be whole numbers, not negative [PR072]",
+            ),
+            (
+                not (math.isfinite(self.tail) and 0 <= self.tail < 1),
+                f"the sampler distance of release {self.name!r} must lie in [0, 1) [PR073]",
+            ),
+        ):
+            if wrong:
+                raise PrivacyError(said)
         object.__setattr__(self, "tail", float_up(Fraction(self.tail)))
 
     @property

@@ -65,6 +65,8 @@ class Column(ABC):
     example: ClassVar[str] = "false"
     one_hot: ClassVar[bool] = False
     """Whether each value has an encoded column of its own, which is 1 for this value and else 0."""
+    reads_numbers: ClassVar[bool] = False
+    """Whether cells that are numbers are the values, so that many columns of a quantity are encoded together."""
     missing: Any
     column: str = ""
     part: str = ""
@@ -145,10 +147,6 @@ class Column(ABC):
         if place.invalid is None:
             return int(missing.sum()), clipped, 0
         return int((missing & ~place.invalid).sum()), clipped, int(place.invalid.sum())
-
-    def numeric_values(self, cells: Any) -> NDArray[Any] | None:
-        """The values as an array, if they are numbers that many columns can be encoded from together."""
-        return None
 
     # --- encoded cells
 
@@ -282,6 +280,7 @@ class Number(Quantity, Column):
 
     kind = "number"
     example = '"middle"'
+    reads_numbers = True
 
     def __post_init__(self) -> None:
         Quantity.__post_init__(self)
@@ -341,10 +340,6 @@ class Number(Quantity, Column):
         if isinstance(self.missing, str):
             return {"low": self.low, "high": self.high}.get(self.missing)
         return self.missing
-
-    def numeric_values(self, cells: Any) -> NDArray[Any] | None:
-        """The values, if they are numbers in one chunk and none is null."""
-        return cell_parsing.numeric_array(cells)
 
     def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """Numbers within their bounds; null where the second encoded number is above one half, or above a draw."""

@@ -172,6 +172,7 @@ class Days(_DateCells, Number):
     kind = "date"
     example = '"none"'
     part = "days"
+    reads_numbers = False  # no number is a day
 
     def value_of(self, given: object) -> float:
         """A day as the number that the column holds."""
@@ -202,10 +203,6 @@ class Days(_DateCells, Number):
         """The days since the first one, and the mask of missing cells."""
         days, missing = parse_days(cells, self.format, place)
         return (days - np.datetime64(self.first, "D").astype(np.int64)).astype(np.float64), missing
-
-    def numeric_values(self, cells: Any) -> None:
-        """No number is a day."""
-        return
 
     def cells(self, values: Any, missing: Mask | None = None) -> Any:
         """An Arrow array of days."""
@@ -277,7 +274,10 @@ class Calendar(_DateCells, Category):
         days = graph.input(name, text=False)
         gone = graph.add("Or", graph.add("IsNaN", days), graph.add("IsInf", days))
         known = graph.add("Where", gone, graph.constant(0.0), days)
-        found = (_weekday if self.part == "weekday" else _month)(graph, known)
+        if self.part == "weekday":
+            found = _remainder(graph, graph.of("Add", known, _BEFORE_THURSDAY), 7)
+        else:
+            found = _month(graph, known)
         placed = graph.add("Where", gone, graph.constant(float(self.stand_in)), found)
         return graph.one_hot(graph.whole(placed), len(self.values))
 
@@ -387,10 +387,6 @@ def as_day(what: str, value: object) -> Day:
         except ValueError:
             pass
     raise SchemaError(f'{what} must be a day such as "2015-01-31", not {value!r} [SC047]')
-
-
-def _weekday(graph: Any, days: Any) -> Any:
-    return _remainder(graph, graph.of("Add", days, _BEFORE_THURSDAY), 7)
 
 
 def _month(graph: Any, days: Any) -> Any:

@@ -12,6 +12,7 @@ there or else 0. So it adds no more to the square of a row's norm than a number 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.bins import Matrix, Quantity
-from colonnade.tables.cell_parsing import CellLocation, pa
+from colonnade.tables.cell_parsing import CellLocation, numeric_array, pa
 from colonnade.tables.schema import Schema
 from colonnade.tables.wording import itemise
 
@@ -103,9 +104,11 @@ class EncodingReport:
     misfits: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: EncodingReport) -> EncodingReport:
-        clipped, missing = _add_counts(self.clipped, other.clipped), _add_counts(self.missing, other.missing)
-        shortened, misfits = self.shortened + other.shortened, _add_counts(self.misfits, other.misfits)
-        return EncodingReport(self.rows + other.rows, clipped, missing, shortened, misfits)
+        clipped, missing, misfits = (
+            dict(Counter(getattr(self, name)) + Counter(getattr(other, name)))
+            for name in ("clipped", "missing", "misfits")
+        )
+        return EncodingReport(self.rows + other.rows, clipped, missing, self.shortened + other.shortened, misfits)
 
     @property
     def total_clipped(self) -> int:
@@ -214,7 +217,9 @@ def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matr
     ready = [
         (name, declared.quantity, cells)
         for name, declared in schema.columns.items()
-        if declared.quantity and (cells := declared.numeric_values(columns[declared.source(name)])) is not None
+        if declared.reads_numbers
+        and declared.quantity
+        and (cells := numeric_array(columns[declared.source(name)])) is not None
     ]
     for start in range(0, len(ready), at_once):
         names, declared, cells = zip(*ready[start : start + at_once], strict=True)
@@ -242,10 +247,6 @@ def _encode_numbers(values: Matrix, declared: Sequence[Quantity]) -> NDArray[np.
     signed = [column.signed for column in declared]
     values[signed] = 2 * values[signed] - 1
     return outside
-
-
-def _add_counts(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    return {name: left.get(name, 0) + right.get(name, 0) for name in (*left, *(n for n in right if n not in left))}
 
 
 def _count_text(count: int, what: str) -> str:

@@ -177,9 +177,12 @@ def estimate_memory(path: FileLocation, name: str, choose: ColumnChooser) -> int
             stored = path.size if isinstance(path, StoredFile) else path.stat().st_size
             return stored * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
         with _parquet(path) as opened:
-            columns = choose_columns(opened.schema_arrow.names, name, choose)
+            columns = set(choose_columns(opened.schema_arrow.names, name, choose))
             cells = int(opened.metadata.num_rows) * len(columns)
-            return max(_CELL_BYTES * cells, _uncompressed_size(opened.metadata, set(columns)))
+            groups = (opened.metadata.row_group(index) for index in range(opened.metadata.num_row_groups))
+            parts = (group.column(index) for group in groups for index in range(opened.metadata.num_columns))
+            unpacked = sum(part.total_uncompressed_size for part in parts if part.path_in_schema in columns)
+            return max(_CELL_BYTES * cells, unpacked)
 
 
 def row_group_sizes(path: FileLocation, name: str) -> list[int] | None:
@@ -232,9 +235,8 @@ def guess_file_format(path: Path, name: str) -> TextFormat:
                 stream.drain()
                 encoding = (guess_encoding(stream.undecodable) if stream.undecodable else None) or UTF_8
             separator = guess_separator(decode_sample(stream.start, encoding))
-    return TextFormat(
-        None if separator == DEFAULT_FORMAT.separator_in(path) else separator, None if encoding == UTF_8 else encoding
-    )
+    usual = DEFAULT_FORMAT.separator_in(path.suffixes)
+    return TextFormat(None if separator == usual else separator, None if encoding == UTF_8 else encoding)
 
 
 def read_batches(
@@ -256,13 +258,6 @@ def read_batches(
         with _parquet(path, memory_map=False, buffer_size=BLOCK, pre_buffer=False) as opened:
             some = None if groups is None else list(groups)
             yield from opened.iter_batches(_BATCH_ROWS, row_groups=some, columns=list(columns), use_threads=False)
-
-
-def _uncompressed_size(metadata: Any, columns: set[str]) -> int:
-    """The bytes of some columns in a Parquet file once they are decompressed."""
-    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
-    parts = (group.column(index) for group in groups for index in range(metadata.num_columns))
-    return sum(part.total_uncompressed_size for part in parts if part.path_in_schema in columns)
 
 
 @contextmanager
@@ -347,7 +342,7 @@ def _csv_options(path: FileLocation, wanted: Sequence[str], ragged: list[int], t
         # Arrow numbers rows only when it reads on one thread.
         "read_options": pa.csv.ReadOptions(use_threads=False, block_size=BLOCK),
         "parse_options": pa.csv.ParseOptions(
-            delimiter=text.separator_in(path), newlines_in_values=True, invalid_row_handler=note
+            delimiter=text.separator_in(path.suffixes), newlines_in_values=True, invalid_row_handler=note
         ),
         "convert_options": pa.csv.ConvertOptions(
             include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
@@ -368,7 +363,7 @@ def _other_encoding(part: bytes, text: TextFormat) -> str:
 
 
 def _header(start: bytes, path: FileLocation, name: str, text: TextFormat) -> list[str]:
-    separator = text.separator_in(path)
+    separator = text.separator_in(path.suffixes)
     if not text.utf_8 and not start.isascii() and guess_encoding(start) == UTF_8:
         raise DataError(f"{name}: {_other_encoding(start, text)} [DA164]")
     whole = decode_sample(start, text.encoding or UTF_8, len(start)).removeprefix("\ufeff")

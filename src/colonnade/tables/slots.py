@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +39,6 @@ class RowSlots:
         return RowSlots(self.slots[positions], self.size, self.token)
 
 
-class RowBlocks(Protocol):
-    """Encoded rows that come in blocks."""
-
-    def blocks(self, rows: int, /) -> Iterator[Matrix]:
-        """The rows, some at a time."""
-
-
 class DerivedRows:
     """Rows that are made of others, block by block: they have the same ids and slots."""
 
@@ -70,7 +63,8 @@ class SlottedRows:
     There may be no row at all: then every slot holds zeros.
     """
 
-    def __init__(self, rows: RowBlocks, places: RowSlots, width: int) -> None:
+    def __init__(self, rows: Any, places: RowSlots, width: int) -> None:
+        """``rows`` come in blocks, as those of a table or those that are made of it."""
         self.rows = rows
         self.places = places
         self.width = width

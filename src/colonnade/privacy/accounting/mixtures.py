@@ -119,19 +119,13 @@ def log_deltas(tau: Array, epsilon: float) -> Array:
 
 
 class RenyiProfile:
-    """The route that adds up Renyi divergences."""
+    """The route that adds up Renyi divergences, such as those of :func:`view_rdp`."""
 
     name = "renyi"
 
-    def __init__(self, views: Sequence[View]) -> None:
-        self.tau = np.sum([view_rdp(view) for view in views], axis=0)
-
-    @classmethod
-    def of(cls, tau: Array) -> RenyiProfile:
-        """The route for divergences that were added up before; an infinite one proves nothing at its order."""
-        route = cls(())
-        route.tau = tau
-        return route
+    def __init__(self, tau: Array) -> None:
+        """``tau`` are the sums at every order of :data:`ORDERS`; an infinite one proves nothing at its order."""
+        self.tau = tau
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon over all orders."""

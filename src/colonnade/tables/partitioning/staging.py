@@ -288,14 +288,6 @@ def join_columns(rows: NDArray[np.int64], keys: Any, ids: Any, cells: pa.RecordB
     return pa.RecordBatch.from_arrays([pa.array(rows), keys, ids, *cells.columns], [ROW, KEY, ID, *cells.schema.names])
 
 
-def read_staged_rows(folder: Path, number: int, batches: range) -> Iterator[pa.RecordBatch]:
-    """Some batches of a piece that was copied."""
-    name, _ = _staged_names(number)
-    with read_errors(folder), pa.OSFile(str(folder / name)) as file, pa.ipc.open_file(file) as opened:
-        for batch in batches:
-            yield opened.get_batch(batch)
-
-
 def read_staged_keys(folder: Path, piece: StagedShard, buckets: range) -> Iterator[NDArray[np.uint64]]:
     """The keys of a piece that are in some buckets, run by run: their fingerprints and their rows in the piece."""
     low, high = np.uint64(buckets.start << _SHIFT), np.uint64((buckets.stop << _SHIFT) - 1)
@@ -620,11 +612,13 @@ class WriteRun(WorkUnit):
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         for stretch in self.stretches:
-            for batch in read_staged_rows(self.folder, stretch.piece, stretch.batches):
-                numbers = np.asarray(batch.column(0)) + stretch.first
-                found = batch.set_column(0, batch.schema.field(0), pa.array(numbers))
-                gone = read_dropped_rows(self.folder, self.dropped, int(numbers[0]), int(numbers[-1]) + 1)
-                yield found.filter(pa.array(~np.isin(numbers, gone))) if len(gone) else found
+            path = str(self.folder / _staged_names(stretch.piece)[0])
+            with read_errors(self.folder), pa.OSFile(path) as file, pa.ipc.open_file(file) as opened:
+                for batch in map(opened.get_batch, stretch.batches):
+                    numbers = np.asarray(batch.column(0)) + stretch.first
+                    found = batch.set_column(0, batch.schema.field(0), pa.array(numbers))
+                    gone = read_dropped_rows(self.folder, self.dropped, int(numbers[0]), int(numbers[-1]) + 1)
+                    yield found.filter(pa.array(~np.isin(numbers, gone))) if len(gone) else found
 
 
 def plan_runs(

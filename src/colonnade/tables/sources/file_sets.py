@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from colonnade.disk.reading import shorten
@@ -74,7 +74,17 @@ class FileSlice:
                 else pa.repeat(pa.scalar(said[column], pa.large_string()), batch.num_rows)
                 for column in wanted.names
             ]
-            yield _cast_columns(arrays, wanted, self.part.name)
+            try:
+                cast = [
+                    array if array.type.equals(field.type) else pc.cast(array, field.type)
+                    for array, field in zip(arrays, wanted, strict=True)
+                ]
+            except pa.ArrowException:
+                raise DataError(
+                    f"{self.part.name}: a number does not fit the type that the column has in other files; write all "
+                    "files alike [DA237]"
+                ) from None
+            yield pa.RecordBatch.from_arrays(cast, names=wanted.names)
 
 
 class FileShard(TableSource):
@@ -170,20 +180,6 @@ def _with_store(stretch: FileSlice, store: Any) -> FileSlice:
     return replace(stretch, part=replace(stretch.part, at=replace(at, store=store)))
 
 
-def _cast_columns(arrays: Sequence[Any], wanted: pa.Schema, name: str) -> pa.RecordBatch:
-    """The columns in the types of the whole data set."""
-    try:
-        cast = [
-            array if array.type.equals(field.type) else pc.cast(array, field.type)
-            for array, field in zip(arrays, wanted, strict=True)
-        ]
-    except pa.ArrowException:
-        raise DataError(
-            f"{name}: a number does not fit the type that the column has in other files; write all files alike [DA237]"
-        ) from None
-    return pa.RecordBatch.from_arrays(cast, names=wanted.names)
-
-
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TWICE = "this is met twice, because of a link; remove the link, or name the folders by a pattern"
 _AT_ONCE = 8
@@ -215,8 +211,9 @@ class FileSet(TableSource):
         """Names, sizes and times of all files."""
         return _file_states(self._look())
 
-    def _state_to_keep(self) -> Hashable:
-        return _file_states(self._parts)
+    def record_state(self) -> None:
+        """Note the files as they were when they were first listed."""
+        self._first = _file_states(self._parts)
 
     def size(self, choose: files.ColumnChooser) -> int:
         """About how many bytes of memory the chosen columns would take."""
@@ -239,10 +236,7 @@ class FileSet(TableSource):
 
     def first_file(self) -> Path:
         """The first file, of a data set on this machine."""
-        at = self._parts[0].at
-        if not isinstance(at, Path):
-            raise TypeError("a file of a store has no path [VA243]")
-        return at
+        return cast(Path, self._parts[0].at)
 
     @cached_property
     def _parts(self) -> list[FilePart]:
