@@ -319,20 +319,17 @@ class LedgerFile:
     def _way_to_read(self) -> str:
         """How to open the file for reading: SQLite writes an index beside it while we read, if it can write there."""
         real = os.path.realpath(self.path)
-        if os.access(real, os.W_OK) and os.access(os.path.dirname(real), os.W_OK) and self._has_room():
-            return "mode=rw"
+        room = os.access(real, os.W_OK) and os.access(os.path.dirname(real), os.W_OK)
+        if room:
+            try:
+                with closing(_connect(self.path, "mode=rw")) as base:
+                    base.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            except sqlite3.OperationalError as error:
+                room = "locked" in str(error)  # a disk that is full cannot hold the index
+            except sqlite3.Error:
+                pass  # not a ledger; the next step that opens it reports this
         log = Path(f"{real}-wal")
-        return "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
-
-    def _has_room(self) -> bool:
-        try:
-            with closing(_connect(self.path, "mode=rw")) as base:
-                base.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except sqlite3.OperationalError as error:
-            return "locked" in str(error)  # a disk that is full cannot hold the index
-        except sqlite3.Error:
-            pass  # not a ledger; the next step that opens it reports this
-        return True
+        return "mode=rw" if room else "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
 
     def check_chain(self, base: sqlite3.Connection) -> None:
         """Refuse a file that holds more or less than the tables and guards of ours, or whose chain is broken."""

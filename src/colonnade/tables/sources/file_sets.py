@@ -22,7 +22,7 @@ from colonnade.disk.reading import shorten
 from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.cell_parsing import pa, pc
-from colonnade.tables.sources.base import TableSource, simplify_batch, simplify_type
+from colonnade.tables.sources.base import InMemorySource, TableSource, simplify_batch, simplify_type
 from colonnade.tables.sources.databases import import_optional
 from colonnade.tables.sources.object_stores import (
     StoredFile,
@@ -42,31 +42,21 @@ _SHARDS = 1024  # a larger table has larger pieces, up to the longest
 
 @dataclass(frozen=True)
 class FilePart:
-    """One file of a data set: where it lies, how errors call it, its size and time, and what its folders say."""
+    """A file of a data set, or some of its row groups: where it lies, how errors call it, its size and time."""
 
     at: files.FileLocation
     name: str
     mark: Hashable
     path_columns: tuple[tuple[str, str | None], ...] = ()
-
-    def current_state(self) -> Hashable:
-        """Its size and time as they are now."""
-        return file_state(self.at) if isinstance(self.at, Path) else self.at.state()
-
-
-@dataclass(frozen=True)
-class FileSlice:
-    """A file, or some of the row groups of one."""
-
-    part: FilePart
-    columns: tuple[str, ...]
+    """What its folders say."""
+    columns: tuple[str, ...] = ()
     """Those of the file that are read: at least one, which tells how many rows there are."""
     groups: tuple[int, ...] | None = None
 
     def batches(self, wanted: pa.Schema, text: TextFormat) -> Iterator[pa.RecordBatch]:
         """Its rows in the types of the whole data set; what folders say is text."""
-        said = dict(self.part.path_columns)
-        for batch in files.read_batches(self.part.at, self.part.name, list(self.columns), text, self.groups):
+        said = dict(self.path_columns)
+        for batch in files.read_batches(self.at, self.name, list(self.columns), text, self.groups):
             plain = simplify_batch(batch)
             arrays = [
                 plain.column(column)
@@ -81,7 +71,7 @@ class FileSlice:
                 ]
             except pa.ArrowException:
                 raise DataError(
-                    f"{self.part.name}: a number does not fit the type that the column has in other files; write all "
+                    f"{self.name}: a number does not fit the type that the column has in other files; write all "
                     "files alike [DA237]"
                 ) from None
             yield pa.RecordBatch.from_arrays(cast, names=wanted.names)
@@ -93,7 +83,7 @@ class FileShard(TableSource):
     def __init__(
         self,
         whole: TableSource,
-        stretches: Sequence[FileSlice],
+        stretches: Sequence[FilePart],
         text: TextFormat,
         wanted: pa.Schema,
         address: str | None,
@@ -105,7 +95,7 @@ class FileShard(TableSource):
         self._text = text
         self._wanted = wanted
         self._address = address
-        self._first = tuple(stretch.part.mark for stretch in self._stretches)
+        self._first = tuple(stretch.mark for stretch in self._stretches)
 
     def columns(self) -> list[str]:
         """The columns that are read."""
@@ -113,10 +103,11 @@ class FileShard(TableSource):
 
     def state(self) -> Hashable:
         """Sizes and times of the files as they are now."""
-        return tuple(stretch.part.current_state() for stretch in self._placed)
+        places = (each.at for each in self._placed)
+        return tuple(file_state(at) if isinstance(at, Path) else at.state() for at in places)
 
     @cached_property
-    def _placed(self) -> tuple[FileSlice, ...]:
+    def _placed(self) -> tuple[FilePart, ...]:
         """The stretches, in a store that this process has asked for."""
         if self._address is None:
             return self._stretches
@@ -134,13 +125,13 @@ class FileShard(TableSource):
         return kept | {"_stretches": tuple(_with_store(each, None) for each in self._stretches)}
 
 
-def divide_files(given: Sequence[FileSlice]) -> list[list[FileSlice]]:
+def divide_files(given: Sequence[FilePart]) -> list[list[FilePart]]:
     """Whole files, in their order, in pieces of about the same size; the row groups of a file may be in several."""
-    units = [(file, group, size) for file in given for group, size in _divisible_units(file.part)]
+    units = [(file, group, size) for file in given for group, size in _divisible_units(file)]
     least = shard_bytes(sum(size for *_, size in units))
-    found, held, bytes_held = list[list[FileSlice]](), list[FileSlice](), 0
+    found, held, bytes_held = list[list[FilePart]](), list[FilePart](), 0
     for file, group, size in units:
-        if group is not None and held and held[-1].part is file.part:
+        if group is not None and held and held[-1].at is file.at:
             held[-1] = replace(held[-1], groups=(*(held[-1].groups or ()), group))
         else:
             held.append(replace(file, groups=None if group is None else (group,)))
@@ -173,11 +164,9 @@ def _divisible_units(part: FilePart) -> list[tuple[int | None, int]]:
     return list(enumerate(groups))
 
 
-def _with_store(stretch: FileSlice, store: Any) -> FileSlice:
-    at = stretch.part.at
-    if not isinstance(at, StoredFile):
-        return stretch
-    return replace(stretch, part=replace(stretch.part, at=replace(at, store=store)))
+def _with_store(stretch: FilePart, store: Any) -> FilePart:
+    at = stretch.at
+    return replace(stretch, at=replace(at, store=store)) if isinstance(at, StoredFile) else stretch
 
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -294,12 +283,12 @@ class FileSet(TableSource):
         for stretch in self._stretches(columns):
             yield from stretch.batches(wanted, self._text)
 
-    def _stretches(self, columns: Sequence[str]) -> Iterator[FileSlice]:
+    def _stretches(self, columns: Sequence[str]) -> Iterator[FilePart]:
         """The files, each with those of the columns that it has itself."""
         for part, names in zip(self._parts, self._names, strict=True):
             inside = [column for column in columns if column in names]
             # Without any of its own columns, one tells how many rows a file has.
-            yield FileSlice(part, tuple(inside or list(names)[:1]))
+            yield replace(part, columns=tuple(inside or list(names)[:1]))
 
 
 def open_local_files(path: Path, name: str, text: TextFormat) -> FileSet:
@@ -401,33 +390,20 @@ SPREADSHEET_ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _WHOLE = 2.0**53
 
 
-class SpreadsheetSource(TableSource):
+class SpreadsheetSource(InMemorySource):
     """A workbook of this machine. It is read as a whole, since it has a million rows at most, and every cell as text.
 
     So a cell means what it would mean in a CSV file: the number 7 is the id ``7``, and an empty cell is missing.
     """
 
-    in_memory = True
-
     def __init__(self, path: Path, name: str, text: TextFormat = files.DEFAULT_FORMAT) -> None:
-        super().__init__(name)
+        TableSource.__init__(self, name)  # the table is read when it is asked for
         self._path = path
         self._decimal = text.decimal or "."
-
-    def columns(self) -> list[str]:
-        """The cells of the first row."""
-        return list(self._table.column_names)
 
     def state(self) -> Hashable:
         """Size and time of the file."""
         return file_state(self._path)
-
-    def read_chosen(self, choose: files.ColumnChooser) -> pa.Table:
-        """The chosen columns."""
-        return self._table.select(files.choose_columns(self._table.column_names, self.name, choose))
-
-    def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return iter(self._table.select(list(columns)).to_batches())
 
     @cached_property
     def _table(self) -> pa.Table:
