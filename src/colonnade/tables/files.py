@@ -182,7 +182,7 @@ def estimate_memory(path: FileLocation, name: str, choose: ColumnChooser) -> int
             groups = (opened.metadata.row_group(index) for index in range(opened.metadata.num_row_groups))
             parts = (group.column(index) for group in groups for index in range(opened.metadata.num_columns))
             unpacked = sum(part.total_uncompressed_size for part in parts if part.path_in_schema in columns)
-            return max(_CELL_BYTES * cells, unpacked)
+            return max(_CELL_BYTES * cells, int(unpacked))
 
 
 def row_group_sizes(path: FileLocation, name: str) -> list[int] | None:
