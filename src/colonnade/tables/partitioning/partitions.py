@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -232,6 +233,14 @@ class PartitionedTable:
         if about.schema != schema.digest:
             raise DataError(f"{path} holds partitions of a table under another schema [DA263]")
         return cls(path, schema, about)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many keys each partition has; as private as the table."""
+        found = np.zeros(self.count, np.int64)
+        for edges in self._index():
+            found += np.diff(edges.astype(np.int64))
+        return found
 
     def partition(self, number: int) -> Table:
         """The rows of one partition that have a key, in the order of the file and under their numbers in it."""
