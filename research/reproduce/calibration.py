@@ -21,7 +21,7 @@ from colonnade.privacy import (
     least_noise,
     view,
 )
-from colonnade.privacy.accounting.mixtures import RenyiProfile
+from colonnade.privacy.accounting.mixtures import RenyiProfile, view_rdp
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.noise.local_mechanisms import Grid
 from research.formulas import paper_logistic_gradient_norm, paper_rounded_norm
@@ -49,7 +49,7 @@ def renyi_noise(make: Callable[[Fraction], RepeatedRelease], epsilon: float, del
 
     def costs(log_noise: float) -> float:
         event = make(Fraction(math.exp(log_noise)))
-        return RenyiProfile([view(event, Observer.analyst(), TWO)]).epsilon(delta)
+        return RenyiProfile(view_rdp(view(event, Observer.analyst(), TWO))).epsilon(delta)
 
     low, high = math.log(start), math.log(start)
     while costs(high) > epsilon:

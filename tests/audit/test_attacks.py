@@ -43,7 +43,7 @@ from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.new_rows import match_people
 from colonnade.privacy import Adjacency, NonPrivate, Observer, Statement, Trust
-from colonnade.privacy.releases import GaussianRelease
+from colonnade.privacy.releases import DiscreteGaussianRelease
 from colonnade.report.audit_pages import render_attack
 from colonnade.tables import Schema
 from tests.support.errors import refused
@@ -310,11 +310,14 @@ def test_one_epsilon_bounds_accuracy_and_hits(epsilon):
     assert float(promise.hits(0.5)) == pytest.approx(min(0.5 * odds, 1 - 0.5 / odds))
 
 
+_UNIT = 10**12  # of a grid on which whole-number noise is as good as continuous
+
+
 @pytest.mark.parametrize("mu", [0.25, 1.0, 2.0])
 def test_a_whole_curve_is_the_best_attack_on_gaussian_noise_and_hardly_more(mu):
     """Somebody's number in [-1/2, 1/2], told with noise at which replacing it is worth ``mu`` deviations."""
     noise = Fraction(1 / mu**2).limit_denominator(10**9)
-    told = GaussianRelease("a number", (("bank", noise),), 1, l1=1, l2_squared=1, replace_l1=1, replace_l2_squared=1)
+    told = DiscreteGaussianRelease("a number", (("bank", noise * _UNIT**2),), 1, *[_UNIT, _UNIT**2] * 2)
     promise = Promise.of(Statement.of((told,), TRUST, 1e-5))
     alarms = np.geomspace(1e-3, 0.999, 60)
     more = promise.hits(alarms) - norm.cdf(norm.ppf(alarms) + mu)
@@ -323,9 +326,8 @@ def test_a_whole_curve_is_the_best_attack_on_gaussian_noise_and_hardly_more(mu):
 
 
 def test_the_analyst_is_held_to_replacing_a_person_and_where_nothing_is_proven_there_is_no_promise():
-    event = GaussianRelease(
-        "a sum", (("bank", Fraction(1)),), 1, l1=1, l2_squared=1, replace_l1=2, replace_l2_squared=4
-    )
+    noise = (("bank", Fraction(_UNIT**2)),)
+    event = DiscreteGaussianRelease("a sum", noise, 1, _UNIT, _UNIT**2, 2 * _UNIT, 4 * _UNIT**2)
     statement = Statement.of((event,), TRUST, 1e-5)
     assert statement.trust.adjacency(Observer.analyst()) is Adjacency.ADD_REMOVE
     assert Promise.of(statement).accuracy == pytest.approx(norm.cdf(1.0), abs=0.002)  # two deviations, and not one

@@ -28,7 +28,6 @@ from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
-    GaussianRelease,
     PoissonSampled,
     RandomisedResponse,
     RepeatedRelease,
@@ -395,8 +394,19 @@ def test_billions_of_known_batches() -> None:
 
 
 def test_where_figures_once_came_out_too_small() -> None:
-    strong = GaussianRelease("x", (("a", Fraction(1)),), 1, 1, 200**2, 1, 400**2)
-    rare = GaussianRelease("y", (("a", Fraction(10**6)),), 1, 1, 1, 1, 4)
+    unit = 10**12
+    strong, rare = (
+        DiscreteGaussianRelease(
+            name,
+            (("a", Fraction(noise * unit**2)),),
+            1,
+            step * unit,
+            (step * unit) ** 2,
+            2 * step * unit,
+            (2 * step * unit) ** 2,
+        )
+        for name, noise, step in (("x", 1, 200), ("y", 10**6, 1))
+    )
     alone, both = (
         cost_to_three(made, "coordinator") for made in ([strong], [strong, PoissonSampled(rare, Fraction(1, 100))])
     )
@@ -454,7 +464,7 @@ def test_the_worst_coalition_is_among_the_rows() -> None:
 
 OWNERS = ("bank", "shop", "clinic", "insurer", "lab")
 TRUST = Trust(OWNERS, OWNERS, 2)
-SQUARED = (SkellamRelease, DiscreteGaussianRelease, GaussianRelease)
+SQUARED = (SkellamRelease, DiscreteGaussianRelease)
 CHAIN = ("analyst", "coordinator", "bank", "bank+coordinator", "bank+coordinator+shop")
 
 

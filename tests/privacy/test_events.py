@@ -16,7 +16,6 @@ from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
-    GaussianRelease,
     NonPrivate,
     PoissonSampled,
     PostProcessing,
@@ -48,7 +47,6 @@ RESPONSE = RandomisedResponse("labels", Fraction(27, 10), 4, "bank", audience=("
         ),
         NonPrivate("the row count was published", "rows", ("bank",)),
         NonPrivate("labels in the clear", "labels", ("bank",), ("shop", "clinic")),
-        GaussianRelease("reals", (("bank", Fraction(1, 7)),), 3, 0, Fraction(2, 3), 0, Fraction(8, 3)),
         LAPLACE,
         RESPONSE,
         PostProcessing("eigenvectors"),
@@ -60,7 +58,7 @@ RESPONSE = RandomisedResponse("labels", Fraction(27, 10), 4, "bank", audience=("
     ],
 )
 def test_events_round_trip_exactly(event: events.Event) -> None:
-    again = events.from_json(event.to_json())
+    again = events.from_dict(json.loads(json.dumps(event.to_dict())))
     assert again == event
     assert type(again) is type(event)
     assert hash(again) == hash(event)
@@ -104,14 +102,14 @@ def test_what_is_not_understood_is_refused(change, match: str) -> None:
     refused(PrivacyError, match, events.from_dict, json.loads(json.dumps(RELEASE.to_dict() | change)))
 
 
-def test_missing_fields_impossible_rates_and_broken_json_are_refused() -> None:
+def test_missing_fields_impossible_rates_and_other_json_are_refused() -> None:
     value = RELEASE.to_dict()
     del value["tail"]
     refused(PrivacyError, "PR030", events.from_dict, value)
     for rate in ("1e400", "-1/2", 0.5, "0"):
         refused(PrivacyError, "PR*", events.from_dict, PoissonSampled(RELEASE, 1).to_dict() | {"rate": rate})
-    for text in ("{", "[]", "3", json.dumps({"version": 1, "kind": "non_private"})):
-        refused(PrivacyError, "PR*", events.from_json, text)
+    for wrong in ([], 3, {"version": 1, "kind": "non_private"}):
+        refused(PrivacyError, "PR*", events.from_dict, wrong)
 
 
 def test_an_observer_subtracts_the_noise_it_knows() -> None:
@@ -229,7 +227,6 @@ def test_impossible_events_are_refused() -> None:
         (PoissonSampled, RepeatedRelease(RELEASE, 2), Fraction(1, 2)),
         (RepeatedRelease, RELEASE, 0),
         (RepeatedRelease, PostProcessing("x"), 2),
-        (GaussianRelease, "reals", once, 1, 0, Fraction(-1), 0, 1),
     ):
         refused(PrivacyError, "PR*", make, *given)
     for event, change in (

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from colonnade.privacy.ledger.storage import (
     append_change,
     convert_ledger,
     insert_entry,
-    kept_open,
     switch_to_wal,
 )
 from colonnade.privacy.observers import Observer
@@ -204,7 +202,7 @@ def test_what_is_hashed_is_what_was_asked_for(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as base:
         base.execute(MORE_NOISE.format(name="evil"))
         with raises(LedgerError, "LE028", "5"):
-            insert_entry(base, "s", "d", "2031-01-01T00:00:00+00:00", f"[{EVENT.to_json()}]", TRUST.to_json())
+            insert_entry(base, "s", "d", "2031-01-01T00:00:00+00:00", json.dumps([EVENT.to_dict()]), TRUST.to_json())
         base.execute("DROP TRIGGER evil")
         base.execute(f"{swap} VALUES (NEW.id, NEW.entry, '1999', NEW.state); END")
         refused(LedgerError, "LE029", "4", append_change, base, 4, "released", "2031-01-01T00:00:00+00:00")
@@ -270,87 +268,9 @@ def test_an_unreadable_entry_is_not_counted_as_nothing_and_altered_ones_show(pat
         refused(LedgerError, "PR027", action)
 
 
-# --- uses that follow each other open it once, and are transactions of their own as ever
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The connections that were made."""
-    found: list[Path] = []
-    real = storage._connect
-
-    def noted(path: Path, way: str) -> sqlite3.Connection:
-        found.append(path)
-        return real(path, way)
-
-    monkeypatch.setattr(storage, "_connect", noted)
-    return found
-
-
-def reserve(path: Path, study: str) -> None:
-    ledger = Ledger(path)
-    ledger.commit(ledger.mark_sent(ledger.reserve(study, "d", [EVENT], TRUST, [])))
-
-
-def studies(path: Path) -> list[str]:
-    """Those that came after the first four."""
-    Ledger(path).verify()
-    return [entry.study for entry in Ledger(path).entries()][4:]
-
-
-def test_several_uses_open_it_once_and_leave_a_whole_file(path: Path, opened: list[Path], tmp_path: Path) -> None:
-    with kept_open(path):
-        reserve(path, "s4")
-        with kept_open(path):
-            assert Ledger(path).studies == 4
-        reserve(path, "s5")
-    assert len(opened) == 1
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["ledger.sqlite"], "its log is in it"
-    assert studies(path) == ["s4", "s5"]
-    assert len(opened) > 1, "outside it is opened anew"
-    with kept_open(tmp_path / "new.sqlite"):
-        assert Ledger(tmp_path / "new.sqlite").created
-
-
-def test_others_write_in_between_and_an_error_in_one_use_changes_nothing(path: Path) -> None:
-    with kept_open(path), ThreadPoolExecutor(1) as others:
-        ledger = Ledger(path)
-        others.submit(reserve, path, "theirs").result()
-        assert ledger.studies == 4
-        entry = ledger.mark_sent(ledger.reserve("ours", "d", [EVENT], TRUST, []))
-        refused(LedgerError, "LE006", "released", ledger.release, entry)
-        with pytest.raises(ZeroDivisionError), ledger.reading():
-            raise ZeroDivisionError
-        with ledger.reading() as base:
-            refused(sqlite3.OperationalError, "readonly", base.execute, "DELETE FROM sums")
-        ledger.commit(entry)
-    assert studies(path) == ["theirs", "ours"]
-    assert [entry.state for entry in Ledger(path).entries()[4:]] == ["committed", "committed"]
-
-
-def test_a_file_that_is_put_in_its_place_is_the_one_that_is_used(path: Path, tmp_path: Path) -> None:
-    shutil.copy(path, tmp_path / "copy")
-    with kept_open(path):
-        known = Ledger(path)
-        assert known.studies == 3
-        os.replace(tmp_path / "copy", path)
-        reserve(path, "s4")
-        assert known.studies == 4
-        path.rename(tmp_path / "moved")
-        with raises(LedgerError, "LE012"):
-            assert known.head
-        (tmp_path / "moved").rename(path)
-    assert studies(path) == ["s4"]
-
-
-def test_a_forked_process_opens_it_for_itself(path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    child = os.getpid() + 1
-    with kept_open(path):
-        monkeypatch.setattr(os, "getpid", lambda: child)
-        before = len(opened)
-        assert Ledger(path).studies == 3
-        assert len(opened) > before
-        monkeypatch.undo()
+def test_reading_changes_nothing(path: Path) -> None:
+    with Ledger(path).reading() as base:
+        refused(sqlite3.OperationalError, "readonly", base.execute, "DELETE FROM sums")
 
 
 # --- a ledger of an earlier version is converted as a whole, and its old file stays

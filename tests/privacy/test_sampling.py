@@ -143,8 +143,8 @@ def test_mixture_models_as_in_the_paper() -> None:
 def test_mixture_models_without_sampling(who: str, lost: float, sens: int) -> None:
     for key, steps in (("67", 67), ("2e+04", 20000)):
         expected = VECTORS["dpvi"]["dpvi"][f"gdp_eps_{who}_sens{sens}_steps{key}"]
-        seen = replace(release(2.042 / sens * math.sqrt(lost)), kind="gaussian", times=steps)
-        assert acc.epsilon([seen], 1e-5).epsilon == pytest.approx(expected, rel=1e-6)
+        square = mixtures.gaussian_square(release(2.042 / sens * math.sqrt(lost)))
+        assert mixtures.GaussianMixture([(square, steps, 1.0)]).epsilon(1e-5) == pytest.approx(expected, rel=1e-6)
 
 
 # --- other accountants

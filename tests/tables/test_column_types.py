@@ -28,7 +28,6 @@ from colonnade.tables import (
 )
 from colonnade.tables.centring import ColumnCentring
 from colonnade.tables.columns import REFUSE, Column
-from colonnade.tables.encoding import CellTyping
 from colonnade.tables.profiling import profile_table
 from colonnade.testing import seeded
 from tests.support.errors import refused
@@ -126,11 +125,6 @@ def test_a_file_is_read_encoded_and_decoded(tmp_path: Path, on_disk: bool) -> No
     assert back["school"].to_pylist() == people()["school"].to_pylist()
     assert set(matrix[:, 1]) == {0, 0.25, 0.5, 0.75, 1}
     assert table.sorted_by_id().report.rows == ROWS
-    typing = CellTyping(schema)
-    cells, _ = typing.type_cells(
-        people().select(["age", "school"]), source="table", numbers=np.arange(1, ROWS + 1), misfits="map"
-    )
-    assert typing.restore_cells(cells)["school"].to_pylist() == people()["school"].to_pylist()
 
 
 def test_cells_that_it_does_not_know_are_refused_or_mapped() -> None:

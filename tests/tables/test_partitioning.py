@@ -52,7 +52,7 @@ from colonnade.tables.partitioning import (
 from colonnade.tables.partitioning.staging import KeyFingerprints, PartitionRunner, WorkUnit
 from colonnade.tables.sources import file_sets
 from colonnade.tables.sources.factory import open_source
-from colonnade.tables.sources.file_sets import FilePart, FileShard, FileSlice
+from colonnade.tables.sources.file_sets import FilePart, FileShard
 from colonnade.tables.sources.object_stores import StoredFile
 from colonnade.tables.table import InMemoryCells, OnDiskCells
 from colonnade.tables.text_format import TextFormat
@@ -684,13 +684,14 @@ def test_what_is_sent_to_workers_holds_neither_the_store_nor_the_key(tmp_path: P
     file = StoredFile(Store(), "bucket/a.parquet", 1, 2)
     piece = FileShard(
         open_source(in_texts(1, 1), "t"),
-        [FileSlice(FilePart(file, "a", None), ("age",))],
+        [FilePart(file, "a", None, columns=("age",))],
         TextFormat(),
-        address="s3://b/",
+        pa.schema({"age": pa.string()}),
+        "s3://b/",
     )
     sent = pickle.dumps(piece)
     assert b"hunter2" not in sent
-    assert again(piece)._stretches[0].part.at.store is None
+    assert again(piece)._stretches[0].at.store is None
     spread = PartitionFinder.write(SPREAD, tmp_path)
     assert spread([b"a", b"b"]).tolist() == SPREAD.of([b"a", b"b"]).tolist()
     assert SPREAD.key not in pickle.dumps(spread)

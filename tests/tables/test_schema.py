@@ -145,7 +145,7 @@ WRONG_FILES = {
     "": "no column is declared",
     "[colums.a]\ntype='flag'": "did you mean 'columns'",
     "[table]\nclipp = 1\n[columns.a]\ntype='flag'": "did you mean 'clip'",
-    "[table]\nclip = 'x'\n[columns.a]\ntype='flag'": "clip must be a number",
+    "[table]\nclip = 'x'\n[columns.a]\ntype='flag'": "clip must be a positive finite number",
     "[table]\nclip = 0\n[columns.a]\ntype='flag'": "positive finite",
     "table = 3\n[columns.a]\ntype='flag'": "TOML section",
     "[columns]\na = 3": "TOML section",

@@ -19,7 +19,7 @@ from colonnade.errors import DataError, SchemaError
 from colonnade.tables import draft_schema, files
 from colonnade.tables.files import TextStream
 from colonnade.tables.profiling import MAX_BARS, TableProfile, profile_table
-from colonnade.tables.sources.factory import open_source as source_of
+from colonnade.tables.sources.factory import open_source as source_of, read_columns
 from colonnade.tables.text_format import TextFormat
 from tests.support.errors import refused
 from tests.support.tables import put
@@ -159,7 +159,7 @@ def test_a_draft_states_how_the_file_is_written(written: Callable[..., Path], en
     assert "[table]" not in draft_schema(usual, id="person_id")
 
 
-# --- a file is read once: its header, its encoding and its cells come from the same bytes
+# --- a file is read once, after its header: its encoding and its cells come from the same bytes
 
 
 AGE = Schema({"age": number(0, 100)})
@@ -177,9 +177,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_how_often_a_file_is_opened(written: Callable[..., Path], opened: list[Path]) -> None:
     path = written(ROWS)
     read_table(path, AGE, misfits="map").check()
-    assert opened == [path]
+    assert opened == [path, path], "the header first, so that a column that is missing costs nothing"
     read_table(path, AGE, misfits="map", on_disk=True).check()
-    assert len(opened) == 4, "the header first, so that a column that is missing costs nothing"
+    assert len(opened) == 5
     opened.clear()
     paths = [written(f"person_id,age\n{name},40\n", name=f"d/{name}.csv") for name in ("a", "b")]
     read_table(path.parent / "d", AGE).check()
@@ -246,7 +246,7 @@ def test_rows_are_counted_as_they_are_read(
     lines = ["a,b", *(",".join(row) for row in rows)]
     path.write_text(end.join(lines) + end * last, encoding="utf-8", newline="")
     try:
-        read = files.read_columns(path, "x", lambda there: there[:1]).num_rows
+        read = read_columns(path, "x", lambda there: there[:1]).num_rows
     except DataError:
         return
     assert files.count_rows(path, "x") == read

@@ -23,7 +23,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.kinds.split.embedding_task import EmbeddingTask, NewEmbeddingTask
 from colonnade.models import registry
 from colonnade.privacy.events import Event, unwrap
-from colonnade.privacy.noise_laws import laws_by_event_kind
+from colonnade.privacy.noise_laws import drawn_laws
 from colonnade.privacy.releases import NonPrivate, PoissonSampled, RepeatedRelease
 from colonnade.privacy.statement import format_html, format_text
 from colonnade.protocols.task import RevealingTask
@@ -191,7 +191,7 @@ def made_in(sources: dict[str, ast.Module]) -> set[str]:
     for module, tree in sources.items():
         if module.startswith(f"{audits.__package__}."):
             continue
-        events = _imported(tree, (*get_args(Event), *(law.event_type for law in laws_by_event_kind().values())))
+        events = _imported(tree, (*get_args(Event), *(law.event_type for law in drawn_laws())))
         for where, node in _calls(module, tree):
             if isinstance(node, ast.Call) and _makes(node, events):
                 found.add(where)

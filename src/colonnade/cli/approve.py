@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from colonnade.cli.output import say
 from colonnade.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.privacy import Statement
-from colonnade.privacy.ledger.storage import kept_open
 from colonnade.sanitize import sanitize
 from colonnade.study import PartyConfig, Study, ledger_view
 from colonnade.study.party_config import (
@@ -49,7 +48,7 @@ def say_news(study: Study, configs: Sequence[PartyConfig]) -> None:
     A ledger that cannot be read leads to an error later, and so does a study of others.
     """
     for config in configs:
-        with suppress(LedgerError), kept_open(config.ledger):
+        with suppress(LedgerError):
             for news in (config.ledger_news, EarlierRuns.of(config, study).unfinished):
                 if news is not None:
                     say(news)
@@ -74,7 +73,7 @@ def rerun_decision(again: bool, *, mute: bool) -> RerunDecision:
 
 def say_rerun(study: Study, config: PartyConfig) -> None:
     """Say that a study runs again where the policy decides that and nobody is asked."""
-    with suppress(LedgerError), kept_open(config.ledger):
+    with suppress(LedgerError):
         if (said := EarlierRuns.of(config, study).sentence) is not None and not asks_before_rerun(config):
             say(f"study {study.name!r} {said}; {config.path.name} lets it run, and spend, again")
 
@@ -114,10 +113,9 @@ def approval_for_all(
     """
     for config in configs:
         try:
-            with kept_open(config.ledger):
-                config.check(study)
-                config.note_time()
-                config.check_budget(study)
+            config.check(study)
+            config.note_time()
+            config.check_budget(study)
         except ColonnadeError as error:
             raise type(error)(f"{config.name}: {error}") from None
     repeated = rerun_for_all(study, configs, rerun_decision(again, mute=mute))

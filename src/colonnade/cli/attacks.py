@@ -39,7 +39,7 @@ from colonnade.report.audit_pages import NAME, write_audit
 from colonnade.study import Study
 from colonnade.tables import Table, read_table
 from colonnade.tables.cell_parsing import pa, pc
-from colonnade.tables.files import read_columns
+from colonnade.tables.sources.factory import read_columns
 
 _ALL = "all"
 _FIGURES = "audit.json"

@@ -16,7 +16,6 @@ from colonnade.models.registry import section_of
 from colonnade.models.serialization import finite_or_null
 from colonnade.privacy import LedgerEntry
 from colonnade.privacy.ledger.participants import CrossStudyViews
-from colonnade.privacy.ledger.storage import kept_open
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
 from colonnade.report.privacy import people
@@ -41,12 +40,11 @@ def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimato
     """Write a party's own ``report.html``: what is public, and what this party alone may know."""
     record = read_facts(folder) if (folder / "run.json").exists() else fetched_record(study, config)
     name, kept = config.name, folder / model.kept_file
-    with kept_open(config.ledger):
-        book = config.open_ledger()
-        own: dict[str, Any] = {"party": name, "ledger": str(config.ledger), "studies": book.studies}
-        if own["studies"] <= _FEW_STUDIES:  # to read and compose more of them takes long
-            counted = [entry for entry in book.entries() if entry.state != "released"]
-            own["totals"] = learned_of(name, counted, study.statement.delta)
+    book = config.open_ledger()
+    own: dict[str, Any] = {"party": name, "ledger": str(config.ledger), "studies": book.studies}
+    if own["studies"] <= _FEW_STUDIES:  # to read and compose more of them takes long
+        counted = [entry for entry in book.entries() if entry.state != "released"]
+        own["totals"] = learned_of(name, counted, study.statement.delta)
     if kept.exists():
         own |= {"kept": kept.name, "keeps": model.keeps, "lines": _strongest(kept)}
     run = record | public_facts(study) | {"parties": {name: _participant(study, name, record)}, "own": own}

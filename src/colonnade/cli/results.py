@@ -24,7 +24,8 @@ from colonnade.tables import cell_parsing
 from colonnade.tables.cell_parsing import pa, pc
 from colonnade.tables.columns import Category
 from colonnade.tables.dates import ISO_DATE, guess_date_formats, parse_days
-from colonnade.tables.files import read_columns, require_columns
+from colonnade.tables.files import require_columns
+from colonnade.tables.sources.factory import read_columns
 from colonnade.tables.text_format import WHERE_TO_SAY, TextFormat
 from colonnade.tables.wording import itemise, suggest_name
 

@@ -17,6 +17,7 @@ and results are increased by far more than the rounding error.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,7 +27,7 @@ import numpy as np
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.accounting.gaussian import HAIR, Array
-from colonnade.privacy.accounting.loss_distributions import LossDistribution, RoundGroup, group_rounds
+from colonnade.privacy.accounting.loss_distributions import LossDistribution, RoundGroup
 from colonnade.privacy.accounting.mixtures import (
     EXACTLY_GAUSSIAN,
     GaussianCloseness,
@@ -35,8 +36,9 @@ from colonnade.privacy.accounting.mixtures import (
     RenyiProfile,
     closeness,
     gaussian_square,
+    view_rdp,
 )
-from colonnade.privacy.noise_laws import laws_by_event_kind
+from colonnade.privacy.noise_laws import LAWS_BY_EVENT_KIND
 from colonnade.privacy.observers import Adjacency, check_delta
 from colonnade.privacy.releases import NOTHING, PURE, NonPrivate, View
 
@@ -120,7 +122,7 @@ def _direct(views: Sequence[View]) -> Iterator[AccountingRoute]:
         theorem = "gaussian-transfer" + (", known-coins" if coins else "") + (", pure-epsilon" if pure else "")
         yield AccountingRoute(name, theorem, ShiftedProfile(GaussianMixture(squares), added, near, sampler, lost))
     if secret or len(pure) > 1 or sum(view.times for view in pure) > 1 or (pure and noisy):
-        rounds = list(_rounds(views))
+        rounds = _rounds(views)
         theorem = "gaussian-transfer, privacy-loss-distributions" if noisy else "privacy-loss-distributions"
         profile = ShiftedProfile(LossDistribution(rounds), 0.0, near, sampler, lost)
         yield AccountingRoute(LossDistribution.name, theorem, profile, quick=False)
@@ -128,14 +130,13 @@ def _direct(views: Sequence[View]) -> Iterator[AccountingRoute]:
 
 def _renyi(views: Sequence[View], sampler: float, lost: float, secret: bool) -> Iterator[AccountingRoute]:
     there = {view.kind for view in views}
-    cited = list(dict.fromkeys(law.renyi_theorem for kind, law in laws_by_event_kind().items() if kind in there))
+    cited = list(dict.fromkeys(law.renyi_theorem for kind, law in LAWS_BY_EVENT_KIND.items() if kind in there))
     cited += ["pure-epsilon"] if PURE in there else []
     cited += ["poisson-sampling"] if secret else []
     known = [view for view in views if view.rate < 1 and view.coins_known]
     cited += ["known-coins"] if known else []
-    yield AccountingRoute(
-        RenyiProfile.name, ", ".join(cited), ShiftedProfile(RenyiProfile(views), 0.0, sampler=sampler, lost=lost)
-    )
+    plain = RenyiProfile(np.sum([view_rdp(view) for view in views], axis=0))
+    yield AccountingRoute(RenyiProfile.name, ", ".join(cited), ShiftedProfile(plain, 0.0, sampler=sampler, lost=lost))
     if len(known) == 1 and not secret:
         others = [view for view in views if view is not known[0]]
         mixed = RenyiMixture(known[0], others)
@@ -144,17 +145,17 @@ def _renyi(views: Sequence[View], sampler: float, lost: float, secret: bool) -> 
         )
 
 
-def _rounds(views: Sequence[View]) -> Iterator[RoundGroup]:
-    """The rounds of all views: Gaussian releases over all people count as one round, others by their kind."""
+def _rounds(views: Sequence[View]) -> list[RoundGroup]:
+    """The rounds of all views, equal ones together: Gaussian releases over all people count as one round."""
     full = math.fsum(gaussian_square(view) * view.times for view in views if view.kind != PURE and view.rate == 1)
-    parts = [RoundGroup(1, mu=math.sqrt(full) * (1 + HAIR))] if full else []
+    counted = Counter([RoundGroup(1, mu=math.sqrt(full) * (1 + HAIR))] if full else [])
     for view in views:
         if view.kind == PURE:
-            parts.append(RoundGroup(view.times, pure=view.pure))
+            counted[RoundGroup(1, pure=view.pure)] += view.times
         elif view.rate < 1:
             mu = math.sqrt(gaussian_square(view)) * (1 + HAIR)
-            parts.append(RoundGroup(view.times, mu, rate=float(view.rate), known=view.coins_known))
-    yield from group_rounds(parts)
+            counted[RoundGroup(1, mu, rate=float(view.rate), known=view.coins_known)] += view.times
+    return [replace(each, times=times) for each, times in counted.items()]
 
 
 def add_remove_view(view: View) -> View:
@@ -303,7 +304,15 @@ def _epsilon(views: tuple[View, ...], delta: float, quick: bool) -> ProvenBound:
         return ProvenBound(0.0, delta, "nothing depends on the data", "")
     best = None if quick else _epsilon(views, delta, True)
     for route in routes(views):
-        if route.quick != quick or (best is not None and quick and not _improves(route, best)):
+        if route.quick != quick:
+            continue
+        # One delta shows whether a route proves a smaller epsilon, and is much faster to compute than an epsilon.
+        if (
+            best is not None
+            and quick
+            and math.isfinite(best.epsilon)
+            and not route.profile.deltas(np.array([best.epsilon]))[0] <= delta
+        ):
             continue
         found = ProvenBound(
             route.profile.epsilon(delta), delta, route.name, route.theorem, ceiling=ceiling(views, delta)
@@ -342,11 +351,6 @@ def _above_ceiling(views: tuple[View, ...], delta: float) -> str:
     )
 
 
-def _improves(route: AccountingRoute, best: ProvenBound) -> bool:
-    """Whether a route proves a smaller epsilon; one delta shows it, and is much faster to compute than an epsilon."""
-    return math.isinf(best.epsilon) or bool(route.profile.deltas(np.array([best.epsilon]))[0] <= best.delta)
-
-
 def delta(views: Sequence[View], epsilon: float) -> float:
     """The delta that all of one observer's views cost at ``epsilon``; 1 where nothing is proven."""
     return float(profile(views, np.array([epsilon]))[0])
@@ -375,7 +379,7 @@ def _refusal(views: Sequence[View]) -> str | None:
     for seen in views:
         if not isinstance(seen, View):
             raise PrivacyError(f"the accountant reads views, not {type(seen).__name__} [PR015]")
-        if seen.kind not in (*_KNOWN, *laws_by_event_kind()):
+        if seen.kind not in (*_KNOWN, *LAWS_BY_EVENT_KIND):
             raise PrivacyError(f"unknown mechanism {seen.kind!r}: its cost cannot be accounted for [PR016]")
     if len({seen.adjacency for seen in views}) > 1:
         raise PrivacyError("views under different neighbouring relations cannot be added up [PR017]")

@@ -143,7 +143,9 @@ def least_noise(make_event: Make, trust: Trust, budgets: Sequence[Budget], *, ow
     """
     checked_whole(owners, "the number of owners among whom the noise is split", 1)
     search = _Search(lambda units: make_event(units * owners), trust, budgets)
-    search.refuse_hopeless(1)
+    for observer, _, seen in _checks(make_event(owners), trust, budgets):
+        if reason := next((view.reason for view in seen if view.reason), None):
+            raise PrivacyError(f"no noise protects against {observer}: {reason} [PR024]")
     if search.holds(1):
         return owners
     most = 1 << _LARGEST_BITS
@@ -212,11 +214,6 @@ class _Search:
 
     def holds(self, number: int) -> bool:
         return self.worst(number, quick=True).is_kept or self.worst(number).is_kept
-
-    def refuse_hopeless(self, number: int) -> None:
-        for observer, _, seen in _checks(self.make(number), self.trust, self.budgets):
-            if reason := next((view.reason for view in seen if view.reason), None):
-                raise PrivacyError(f"no noise protects against {observer}: {reason} [PR024]")
 
     def edge(self, bad: int, good: int, quick_bits: int, slow_bits: int) -> int:
         """The last good number between a good one and a bad one, among those of at most this many binary digits.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
-from colonnade.privacy.noise_laws import law_of_event, laws_by_event_kind
+from colonnade.privacy.noise_laws import LAWS_BY_EVENT_KIND, law_of_event
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Alike, Observer, Trust
 from colonnade.privacy.releases import (
     NOTHING,
@@ -68,15 +68,7 @@ def from_dict(value: Mapping[str, Any]) -> Event:
 
 def kinds_of_events() -> dict[str, Any]:
     """The class of every kind of event, with those of the laws of noise."""
-    return {kind: law.event_type for kind, law in laws_by_event_kind().items()} | _KINDS
-
-
-def from_json(text: str) -> Event:
-    """Read what an event's ``to_json`` wrote."""
-    try:
-        return from_dict(reading.parse_json(text))
-    except reading.MalformedFile as error:
-        raise PrivacyError(f"a privacy event is not valid JSON: {error} [PR031]") from None
+    return {kind: law.event_type for kind, law in LAWS_BY_EVENT_KIND.items()} | _KINDS
 
 
 def _said(value: Any) -> str:

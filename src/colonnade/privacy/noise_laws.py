@@ -12,7 +12,7 @@ are subtracted (docs/theory/laplace-shares.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, Self, cast
@@ -28,7 +28,6 @@ from colonnade.privacy.releases import (
     AdditiveRelease as AdditiveRelease,
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
-    GaussianRelease,
     Names,
     NonPrivate,
     Others,
@@ -70,8 +69,8 @@ class AdditiveNoise:
     owners: Names
     known: int = 0
 
-    name: ClassVar[str] = ""
-    """What study files and records call the law; empty if the library draws no such noise."""
+    name: ClassVar[str]
+    """What study files and records call the law."""
     title: ClassVar[str]
     """What sentences call it."""
     glossary: ClassVar[Words] = ()
@@ -194,10 +193,10 @@ class AdditiveNoise:
         raise NotImplementedError
 
     @classmethod
-    def gaussian_gap(cls, view: View, z: float) -> tuple[float, float] | None:
+    def gaussian_gap(cls, view: View, z: float) -> tuple[float, float]:
         """How far log-probabilities of the unknown noise stray from a Gaussian's within ``z`` deviations.
 
-        Then what the exponent of the mass outside exceeds ``-z^2 / 2`` by. ``None``: the noise is Gaussian.
+        Then what the exponent of the mass outside exceeds ``-z^2 / 2`` by.
         """
         return math.inf, 0.0
 
@@ -207,38 +206,32 @@ class AdditiveNoise:
         return view
 
 
-_BY_NAME: dict[str, type[AdditiveNoise]] = {}
-_BY_KIND: dict[str, type[AdditiveNoise]] = {}
+LAWS_BY_EVENT_KIND: dict[str, type[AdditiveNoise]] = {}
+"""Every kind of noisy event, with its law."""
 
 
 def register(law: type[AdditiveNoise]) -> type[AdditiveNoise]:
     """Make a law known: to whoever names it, to the reader of events and to the accountant."""
-    _BY_KIND[law.event_type.kind] = law
-    if law.name:
-        _BY_NAME[law.name] = law
+    LAWS_BY_EVENT_KIND[law.event_type.kind] = law
     return law
 
 
 def law_named(name: str) -> type[AdditiveNoise]:
     """The law that study files call so."""
-    if name not in _BY_NAME:
-        raise PrivacyError(f"unknown noise {name!r}; choose from {', '.join(_BY_NAME)} [PR147]")
-    return _BY_NAME[name]
+    by_name = {law.name: law for law in drawn_laws()}
+    if name not in by_name:
+        raise PrivacyError(f"unknown noise {name!r}; choose from {', '.join(by_name)} [PR147]")
+    return by_name[name]
 
 
 def law_of_event(kind: str) -> type[AdditiveNoise]:
     """The law of events of this kind."""
-    return _BY_KIND[kind]
+    return LAWS_BY_EVENT_KIND[kind]
 
 
 def drawn_laws() -> tuple[type[AdditiveNoise], ...]:
     """Every law by which the library draws."""
-    return tuple(_BY_NAME.values())
-
-
-def laws_by_event_kind() -> Mapping[str, type[AdditiveNoise]]:
-    """Every kind of noisy event, with its law."""
-    return _BY_KIND
+    return tuple(LAWS_BY_EVENT_KIND.values())
 
 
 # --- laws that are close to a Gaussian
@@ -278,10 +271,8 @@ class DiscreteGaussian(AdditiveNoise):
 
     name = "discrete-gaussian"
     title = "discrete Gaussian"
-    glossary: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("discrete-gaussian", "Whole-number noise with the bell shape of a Gaussian."),
-    )
-    event_type: ClassVar[Any] = DiscreteGaussianRelease
+    glossary = (("discrete-gaussian", "Whole-number noise with the bell shape of a Gaussian."),)
+    event_type = DiscreteGaussianRelease
     renyi_theorem = "discrete-gaussian-renyi"
     sample = staticmethod(discrete_gaussian)
 
@@ -298,7 +289,7 @@ class DiscreteGaussian(AdditiveNoise):
         return np.asarray(np.minimum(apart, np.minimum(each, whole)) * (1 + HAIR))
 
     @classmethod
-    def gaussian_gap(cls, view: View, z: float) -> tuple[float, float] | None:
+    def gaussian_gap(cls, view: View, z: float) -> tuple[float, float]:
         """Lemma T for one of them, and how far a sum of shares strays from one."""
         a, b, c = LEMMA_T_DISCRETE_GAUSSIAN
         return (a * z**4 + b * z**2 + c) * ratio(1, view.noise) + cls._shared_gap(view), 0.0
@@ -308,24 +299,6 @@ class DiscreteGaussian(AdditiveNoise):
         return shared_gaussian_gap(
             float(min(view.smallest, Fraction(10**6))), view.parts
         )  # larger shares: a smaller gap
-
-
-@register
-class ContinuousGaussian(DiscreteGaussian):
-    """The continuous law: of events that others state, and never drawn."""
-
-    name = ""
-    glossary = ()
-    event_type = GaussianRelease
-
-    @classmethod
-    def gaussian_gap(cls, view: View, z: float) -> None:
-        """None at all."""
-        return
-
-    @staticmethod
-    def _shared_gap(view: View) -> float:
-        return 0.0
 
 
 def skellam_gaussian_gap(mu: float | Fraction, z: float) -> float:

@@ -127,37 +127,42 @@ class Trust:
     """How many owners besides an observer may leave out their noise; by default see :attr:`missing`."""
 
     def __post_init__(self) -> None:
-        if self.inputs != "unproven" and not self.active:
-            raise PrivacyError("owners prove bounds only where security is active [PR050]")
-        if self.active and not self.committee:
-            raise PrivacyError(
-                "security is active only where there is a committee, whose seats check each other [PR051]"
-            )
         for name in self.owners:
             _check_name(name)
-        if len(self.owners) < 2:
-            raise PrivacyError("a study needs at least two owners [PR052]")
-        if len(set(self.owners)) != len(self.owners) or len(set(self.committee)) != len(self.committee):
-            raise PrivacyError("an owner or committee member is named twice [PR053]")
-        if strangers := sorted(set(self.committee) - {*self.owners, COORDINATOR}):
-            raise PrivacyError(f"the committee names {', '.join(strangers)}, who takes no part in the study [PR054]")
-        missing = self.noise_missing
-        if missing is not None and not (type(missing) is int and 0 <= missing <= self.threshold):
-            raise PrivacyError(
-                f"noise_missing is a whole number from 0 to the threshold, here {self.threshold} [PR055]"
-            )
         size = len(self.committee)
-        if not size and not self.threshold:
-            return
-        if not 3 <= size <= 7:
-            raise PrivacyError(
-                f"a committee has 3 to 7 members, or there is none and the threshold is 0; not {size} [PR056]"
-            )
-        if not (self.threshold >= 1 and 2 * self.threshold < size):
-            allowed = "1" if size < 5 else f"from 1 to {(size - 1) // 2}"
-            raise PrivacyError(
-                f"the threshold of a committee of {size} must be {allowed}, not {self.threshold} [PR057]"
-            )
+        missing = self.noise_missing
+        strangers = sorted(set(self.committee) - {*self.owners, COORDINATOR})
+        allowed = "1" if size < 5 else f"from 1 to {(size - 1) // 2}"
+        for wrong, said in (
+            (
+                self.inputs != "unproven" and not self.active,
+                "owners prove bounds only where security is active [PR050]",
+            ),
+            (
+                self.active and not size,
+                "security is active only where there is a committee, whose seats check each other [PR051]",
+            ),
+            (len(self.owners) < 2, "a study needs at least two owners [PR052]"),
+            (
+                len(set(self.owners)) != len(self.owners) or len(set(self.committee)) != size,
+                "an owner or committee member is named twice [PR053]",
+            ),
+            (strangers, f"the committee names {', '.join(strangers)}, who takes no part in the study [PR054]"),
+            (
+                missing is not None and not (type(missing) is int and 0 <= missing <= self.threshold),
+                f"noise_missing is a whole number from 0 to the threshold, here {self.threshold} [PR055]",
+            ),
+            (
+                (size or self.threshold) and not 3 <= size <= 7,
+                f"a committee has 3 to 7 members, or there is none and the threshold is 0; not {size} [PR056]",
+            ),
+            (
+                size and not (self.threshold >= 1 and 2 * self.threshold < size),
+                f"the threshold of a committee of {size} must be {allowed}, not {self.threshold} [PR057]",
+            ),
+        ):
+            if wrong:
+                raise PrivacyError(said)
 
     @property
     def active(self) -> bool:

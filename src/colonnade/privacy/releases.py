@@ -7,7 +7,6 @@ are kept, because the norms themselves are irrational. An event says what happen
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, fields
@@ -26,6 +25,7 @@ NOTHING = "nothing"
 Names = tuple[str, ...]
 Shares = tuple[tuple[str, Fraction], ...]
 Others = tuple[tuple[str, int, int], ...]
+_AS_TEXT = ("l1", "l2_squared", "replace_l1", "replace_l2_squared")
 Marks = Iterator[tuple[str, tuple[Any, ...]]]
 
 
@@ -41,10 +41,6 @@ class _Written:
         content = {field.name: _plain(field.name, getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
         written = {label: value for label, value in content.items() if value or label not in self.may_lack}
         return {"version": VERSION, "kind": self.kind, **written}
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(self.to_dict(), sort_keys=True)
 
     def marks(self) -> Marks:
         """What distinguishes one participant from another in this release."""
@@ -76,17 +72,27 @@ class _Release(_Written):
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", tuple((str(owner), Fraction(size)) for owner, size in self.shares))
         holders = [owner for owner, _ in self.shares]
-        if not holders or len(set(holders)) != len(holders):
-            raise PrivacyError(f"release {self.name!r} needs one noise share per owner, each owner once [PR069]")
-        if any(size <= 0 for _, size in self.shares):
-            raise PrivacyError(f"release {self.name!r} has a noise share that is not positive [PR070]")
         self._whole("dimension", least=1)
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *pair in self.others for n in pair):
-            raise PrivacyError(
-                f"the finer sensitivities of release {self.name!r} must be whole numbers, not negative [PR072]"
-            )
-        if not (math.isfinite(self.tail) and 0 <= self.tail < 1):
-            raise PrivacyError(f"the sampler distance of release {self.name!r} must lie in [0, 1) [PR073]")
+        for wrong, said in (
+            (
+                not holders or len(set(holders)) != len(holders),
+                f"release {self.name!r} needs one noise share per owner, each owner once [PR069]",
+            ),
+            (
+                any(size <= 0 for _, size in self.shares),
+                f"release {self.name!r} has a noise share that is not positive [PR070]",
+            ),
+            (
+                any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *pair in self.others for n in pair),
+                f"the finer sensitivities of release {self.name!r} must be whole numbers, not negative [PR072]",
+            ),
+            (
+                not (math.isfinite(self.tail) and 0 <= self.tail < 1),
+                f"the sampler distance of release {self.name!r} must lie in [0, 1) [PR073]",
+            ),
+        ):
+            if wrong:
+                raise PrivacyError(said)
         object.__setattr__(self, "tail", float_up(Fraction(self.tail)))
 
     @property
@@ -115,13 +121,7 @@ class SquaredRelease(_Release):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._sensitivities()
-        if not (math.isfinite(self.lost) and 0 <= self.lost < 1):
-            raise PrivacyError(f"the part of delta that release {self.name!r} loses must lie in [0, 1) [PR074]")
-        object.__setattr__(self, "lost", float_up(Fraction(self.lost)))
-
-    def _sensitivities(self) -> None:
-        for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):
+        for label in _AS_TEXT:
             self._whole(label)
         # A vector of integers is zero in one norm exactly when it is in the other.
         pairs = [(self.l1, self.l2_squared), (self.replace_l1, self.replace_l2_squared)]
@@ -129,6 +129,9 @@ class SquaredRelease(_Release):
             raise PrivacyError(
                 f"release {self.name!r} has a change that is zero in one norm and not in the other [PR075]"
             )
+        if not (math.isfinite(self.lost) and 0 <= self.lost < 1):
+            raise PrivacyError(f"the part of delta that release {self.name!r} loses must lie in [0, 1) [PR074]")
+        object.__setattr__(self, "lost", float_up(Fraction(self.lost)))
 
 
 class SkellamRelease(SquaredRelease):
@@ -141,19 +144,6 @@ class DiscreteGaussianRelease(SquaredRelease):
     """Shares ``sigma^2`` of discrete Gaussian noise (the variance parameter, not half of it)."""
 
     kind = "discrete_gaussian"
-
-
-class GaussianRelease(SquaredRelease):
-    """Shares of continuous (or rounded) Gaussian noise, by variance; sensitivities may be fractions."""
-
-    kind = "gaussian"
-
-    def _sensitivities(self) -> None:
-        for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):
-            value = Fraction(getattr(self, label))
-            if value < 0:
-                raise PrivacyError(f"{label} of release {self.name!r} must not be negative [PR076]")
-            object.__setattr__(self, label, int(value) if value.denominator == 1 else value)
 
 
 @dataclass(frozen=True)
@@ -292,9 +282,6 @@ class NonPrivate(_Written):
     about: Names = ()
     kind: ClassVar[str] = "non_private"
     may_lack: ClassVar[frozenset[str]] = frozenset({"about"})
-
-
-_AS_TEXT = frozenset({"l1", "l2_squared", "replace_l1", "replace_l2_squared"})
 
 
 def _plain(label: str, value: Any) -> Any:

@@ -269,12 +269,17 @@ class Statement:
         if not events:
             return Picture([promises_chart((*self.rows, *self.missing_noise))])
         alone = [row for row in self.rows if len(row.observer.names) <= 1]
-        return Picture([events_chart([(row, list(self._by_event(row.observer))) for row in alone])])
-
-    def _by_event(self, observer: Observer) -> Iterator[tuple[str, StatementRow]]:
-        for event in self.events:
-            once = unwrap(event)
-            yield getattr(once, "name", once.kind), _row((event,), observer, self.trust, self.delta)
+        named = [(getattr(unwrap(event), "name", unwrap(event).kind), event) for event in self.events]
+        return Picture(
+            [
+                events_chart(
+                    [
+                        (row, [(name, _row((event,), row.observer, self.trust, self.delta)) for name, event in named])
+                        for row in alone
+                    ]
+                )
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite epsilon is ``null``."""

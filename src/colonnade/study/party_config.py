@@ -24,7 +24,6 @@ from colonnade.privacy.ledger.caps import (
     with_hub_analyst,
 )
 from colonnade.privacy.ledger.participants import DisclosedStudy
-from colonnade.privacy.ledger.storage import kept_open
 from colonnade.privacy.observers import OTHERS
 from colonnade.study.party_file import AgentSection, ApprovalMode, CapSection, PartyFile
 from colonnade.study.spec import Study, first_problem, load_kept_file, read_toml
@@ -431,8 +430,7 @@ class EarlierRuns:
     @classmethod
     def of(cls, config: PartyConfig, study: Study) -> EarlierRuns:
         """What is on record; nothing where there is no ledger yet."""
-        with kept_open(config.ledger):
-            found = config.open_ledger().runs_of(study.digest) if config.ledger.exists() else ()
+        found = config.open_ledger().runs_of(study.digest) if config.ledger.exists() else ()
         when = {state: tuple(at for at, now in found if now == state) for state in ("committed", "sent", "reserved")}
         return cls(config.name, when["committed"], tuple(sorted((*when["sent"], *when["reserved"]))))
 

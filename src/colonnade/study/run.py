@@ -17,7 +17,6 @@ from colonnade.models.base import Estimator
 from colonnade.models.serialization import replace_private
 from colonnade.mpc.verification.claims import STUDY_ERROR
 from colonnade.privacy import Ledger, LedgerEntry
-from colonnade.privacy.ledger.storage import kept_open
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import run_role
 from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinator
@@ -73,8 +72,7 @@ def run_party(
         certificates = study.certificates()
         identity = load_identity(config.key, config.name, certificates)
         with _excuse_on_error(study, identity, certificates, place):
-            with kept_open(config.ledger):
-                config.check(study)
+            config.check(study)
             task, model, statement = study.task, config.estimator(study), study.statement
             ledger, entry = _reserve_budget(study, config, record, approve, again)
 
@@ -342,23 +340,21 @@ def _reserve_budget(
 ) -> tuple[Ledger, LedgerEntry]:
     """Check the budget, ask for approval, and reserve the budget in the ledger."""
     events, trust, limits = config.charged_events(study), study.trust, (config.caps, config.periods)
-    with kept_open(config.ledger):
-        if config.note_time():
-            record.record_public(
-                "the ledger holds an entry dated later than now; it counts as old as this moment from here on"
-            )
-        config.check_budget(study)
+    if config.note_time():
+        record.record_public(
+            "the ledger holds an entry dated later than now; it counts as old as this moment from here on"
+        )
+    config.check_budget(study)
     if (before := check_rerun(study, config, approve, again)) is not None:
         record.record_public("runs again", before=before)
     how = config.approve(study, study.statement, approve)
     record.record_public("approved", mode=config.approval, by=how)
     record.add(approval={"mode": config.approval, "by": how})
     keys = study.keys()
-    with kept_open(config.ledger):
-        ledger = config.open_ledger()
-        if ledger.created:
-            record.record_public("new ledger: nothing on record before this study", ledger=str(ledger.path))
-        entry = ledger.reserve(study.name, study.digest, events, trust, *limits, keys, early=config.failures)
+    ledger = config.open_ledger()
+    if ledger.created:
+        record.record_public("new ledger: nothing on record before this study", ledger=str(ledger.path))
+    entry = ledger.reserve(study.name, study.digest, events, trust, *limits, keys, early=config.failures)
     return ledger, entry
 
 
@@ -373,9 +369,8 @@ def _reservation(ledger: Ledger, entry: LedgerEntry, record: RunRecord) -> Itera
             record.record_public(_given_back(ledger, entry), entry=entry.id, ledger_head=ledger.head)
         raise
     try:
-        with kept_open(ledger.path):
-            ledger.commit(entry)
-            head = ledger.head
+        ledger.commit(entry)
+        head = ledger.head
         record.record_public("budget spent", entry=entry.id, ledger_head=head)
         record.add(ledger_head=head)
     except LedgerError as error:

@@ -315,7 +315,8 @@ def make_bins(column: Quantity, asked: int | Sequence[float] | Sequence[str]) ->
 
 def _equal_edges(column: Quantity, bins: int) -> Edges:
     """Edges of bins that are equally wide on the encoded scale; whole numbers get at most one bin each."""
-    _check_count(bins)
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
+        raise SchemaError(f"the number of bins must be a whole number from 1 to {MAX_BINS}, not {bins!r} [SC010]")
     if not column.whole:
         between = column.invert_transform(np.linspace(*column.ends, bins + 1)[1:-1])
         return (column.low, *np.clip(between, column.low, column.high).tolist(), column.high)
@@ -361,8 +362,3 @@ def _snap_to_whole(column: Quantity, edges: Sequence[float]) -> Edges:
     if edges[-2] == column.high:  # the last bin is this value alone
         lowest[-2] = int(column.high)
     return tuple(float(edge) - 0.5 for edge in dict.fromkeys(lowest))
-
-
-def _check_count(bins: object) -> None:
-    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
-        raise SchemaError(f"the number of bins must be a whole number from 1 to {MAX_BINS}, not {bins!r} [SC010]")

@@ -123,8 +123,6 @@ def parse_codes(column: Any, values: Sequence[str], place: CellLocation) -> tupl
 
     Those hold -1, and so do the cells that fit nothing.
     """
-    if (ready := _codes_of_dictionary(column, values)) is not None:
-        return ready, ready < 0
     array = _label_text(flatten_column(column), place)
     found = pc.index_in(array, pa.array(values, pa.large_string()), skip_nulls=True)
     positions = np.array(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
@@ -135,26 +133,6 @@ def parse_codes(column: Any, values: Sequence[str], place: CellLocation) -> tupl
         "everybody may know that the value exists, add it to the list [DA193]",
     )
     return positions, missing
-
-
-def code_type(count: int) -> Any:
-    """The smallest type that holds so many codes."""
-    return pa.int8() if count <= 1 << 7 else pa.int16() if count <= 1 << 15 else pa.int32()
-
-
-def attach_dictionary(codes: Any, values: Sequence[str]) -> Any:
-    """Codes, null where a cell is missing, as cells whose dictionary is the declared values; they are not searched."""
-    return pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.large_string()))
-
-
-def _codes_of_dictionary(column: Any, values: Sequence[str]) -> NDArray[np.int64] | None:
-    """The codes of cells whose dictionary is the declared values, -1 where they are missing, otherwise ``None``."""
-    array = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1 else column
-    if not isinstance(array, pa.DictionaryArray) or len(array.dictionary) != len(values):
-        return None
-    if array.dictionary.type != pa.large_string() or array.dictionary.to_pylist() != list(values):
-        return None
-    return np.array(pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def parse_flags(column: Any, place: CellLocation) -> tuple[Mask, Mask]:

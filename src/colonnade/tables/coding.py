@@ -158,9 +158,8 @@ def build_coding(schema: Schema, bins: Binning = DEFAULT_BINS) -> Coding:
 
 def joint_names(schemas: Mapping[str, Schema]) -> tuple[str, ...]:
     """Names of all parties' columns side by side: their own, or ``party.column`` where two parties use one name."""
-    own = [name for schema in schemas.values() for name in schema.names]
-    full = [f"{party}.{name}" for party, schema in schemas.items() for name in schema.names]
-    names = list(own)
+    names = [name for schema in schemas.values() for name in schema.names]
+    full = _full_names(schemas)
     while True:  # a name with its party may be the own name of another column, which then needs its party too
         times = Counter(names)
         longer = [whole if times[name] > 1 else name for name, whole in zip(names, full, strict=True)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -65,6 +65,8 @@ class Column(ABC):
     example: ClassVar[str] = "false"
     one_hot: ClassVar[bool] = False
     """Whether each value has an encoded column of its own, which is 1 for this value and else 0."""
+    reads_numbers: ClassVar[bool] = False
+    """Whether cells that are numbers are the values, so that many columns of a quantity are encoded together."""
     missing: Any
     column: str = ""
     part: str = ""
@@ -145,23 +147,6 @@ class Column(ABC):
         if place.invalid is None:
             return int(missing.sum()), clipped, 0
         return int((missing & ~place.invalid).sum()), clipped, int(place.invalid.sum())
-
-    def numeric_values(self, cells: Any) -> NDArray[Any] | None:
-        """The values as an array, if they are numbers that many columns can be encoded from together."""
-        return None
-
-    @property
-    def reading_key(self) -> Hashable:
-        """What decides how text is read: columns of one spelling read the same from the same cells."""
-        return self
-
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """An Arrow array of cells that are read only once; encoding it gives what encoding the cells gives."""
-        return cells
-
-    def restore(self, parsed: Any) -> Any:
-        """An array that :meth:`parse_text` gave, as the encoder reads it."""
-        return parsed
 
     # --- encoded cells
 
@@ -295,6 +280,7 @@ class Number(Quantity, Column):
 
     kind = "number"
     example = '"middle"'
+    reads_numbers = True
 
     def __post_init__(self) -> None:
         Quantity.__post_init__(self)
@@ -354,17 +340,6 @@ class Number(Quantity, Column):
         if isinstance(self.missing, str):
             return {"low": self.low, "high": self.high}.get(self.missing)
         return self.missing
-
-    def numeric_values(self, cells: Any) -> NDArray[Any] | None:
-        """The values, if they are numbers in one chunk and none is null."""
-        return cell_parsing.numeric_array(cells)
-
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """Numbers that are written as text; those that have a type keep it."""
-        if not cell_parsing.is_text(cells.type):
-            return cells
-        values, missing = cell_parsing.parse_numbers(cells, place)
-        return pa.array(values, mask=place.without_value(missing))
 
     def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """Numbers within their bounds; null where the second encoded number is above one half, or above a draw."""
@@ -561,15 +536,6 @@ class Category(Column):
         out[known, values[known]] = 1.0
         return 0
 
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """Codes, null where a cell has none."""
-        codes, _ = cell_parsing.parse_codes(cells, self.values, place)
-        return pa.array(codes, mask=codes < 0).cast(cell_parsing.code_type(len(self.values)))
-
-    def restore(self, parsed: Any) -> Any:
-        """Codes with the values as their dictionary."""
-        return cell_parsing.attach_dictionary(parsed, self.values)
-
     def has_value(self, encoded: Matrix) -> Mask:
         """Which cells are one of the values."""
         return np.asarray(encoded.max(axis=1) > 0)
@@ -684,11 +650,6 @@ class Flag(Column):
         values[gone] = self.missing is True
         out[:, 0] = values
         return 0
-
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """Truth values, null where a cell has none."""
-        truths, missing = cell_parsing.parse_flags(cells, place)
-        return pa.array(truths, mask=place.without_value(missing))
 
     def decode(self, encoded: Matrix, place: CellLocation, stream: Stream | None) -> Any:
         """True where the number is above one half, or above a draw."""

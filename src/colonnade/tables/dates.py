@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -149,28 +149,12 @@ _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class _DateCells:
-    """What columns of dates have in common: they are read from text of one format."""
+    """What columns of dates have in common: text of one format, and the column of a file."""
 
     __slots__ = ()
 
     format: str
     column: str
-
-    @property
-    def reading_key(self) -> Hashable:
-        """The format: all parts of a date are read from the same days."""
-        return ("date", self.format)
-
-    def parse_text(self, cells: Any, place: CellLocation) -> Any:
-        """Days that are written as text; those that have a type keep it."""
-        if not is_text(cells.type):
-            return cells
-        days, missing = parse_days(cells, self.format, place)
-        return pa.array(days.astype(np.int32), mask=place.without_value(missing)).cast(pa.date32())
-
-    def restore(self, parsed: Any) -> Any:
-        """Days, as they are."""
-        return parsed
 
     def _of_file(self) -> dict[str, Field]:
         found: dict[str, Field] = {} if self.format == ISO_DATE else {"format": self.format}
@@ -188,6 +172,7 @@ class Days(_DateCells, Number):
     kind = "date"
     example = '"none"'
     part = "days"
+    reads_numbers = False  # no number is a day
 
     def value_of(self, given: object) -> float:
         """A day as the number that the column holds."""
@@ -218,10 +203,6 @@ class Days(_DateCells, Number):
         """The days since the first one, and the mask of missing cells."""
         days, missing = parse_days(cells, self.format, place)
         return (days - np.datetime64(self.first, "D").astype(np.int64)).astype(np.float64), missing
-
-    def numeric_values(self, cells: Any) -> None:
-        """No number is a day."""
-        return
 
     def cells(self, values: Any, missing: Mask | None = None) -> Any:
         """An Arrow array of days."""
@@ -293,7 +274,10 @@ class Calendar(_DateCells, Category):
         days = graph.input(name, text=False)
         gone = graph.add("Or", graph.add("IsNaN", days), graph.add("IsInf", days))
         known = graph.add("Where", gone, graph.constant(0.0), days)
-        found = (_weekday if self.part == "weekday" else _month)(graph, known)
+        if self.part == "weekday":
+            found = _remainder(graph, graph.of("Add", known, _BEFORE_THURSDAY), 7)
+        else:
+            found = _month(graph, known)
         placed = graph.add("Where", gone, graph.constant(float(self.stand_in)), found)
         return graph.one_hot(graph.whole(placed), len(self.values))
 
@@ -403,10 +387,6 @@ def as_day(what: str, value: object) -> Day:
         except ValueError:
             pass
     raise SchemaError(f'{what} must be a day such as "2015-01-31", not {value!r} [SC047]')
-
-
-def _weekday(graph: Any, days: Any) -> Any:
-    return _remainder(graph, graph.of("Add", days, _BEFORE_THURSDAY), 7)
 
 
 def _month(graph: Any, days: Any) -> Any:

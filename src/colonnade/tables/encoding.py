@@ -12,6 +12,7 @@ there or else 0. So it adds no more to the square of a row's norm than a number 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,10 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import DataError
-from colonnade.tables import cell_parsing
 from colonnade.tables.bins import Matrix, Quantity
-from colonnade.tables.cell_parsing import CellLocation, pa
-from colonnade.tables.columns import REFUSE, Column
+from colonnade.tables.cell_parsing import CellLocation, numeric_array, pa
 from colonnade.tables.schema import Schema
 from colonnade.tables.wording import itemise
 
@@ -105,9 +104,11 @@ class EncodingReport:
     misfits: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: EncodingReport) -> EncodingReport:
-        clipped, missing = _add_counts(self.clipped, other.clipped), _add_counts(self.missing, other.missing)
-        shortened, misfits = self.shortened + other.shortened, _add_counts(self.misfits, other.misfits)
-        return EncodingReport(self.rows + other.rows, clipped, missing, shortened, misfits)
+        clipped, missing, misfits = (
+            dict(Counter(getattr(self, name)) + Counter(getattr(other, name)))
+            for name in ("clipped", "missing", "misfits")
+        )
+        return EncodingReport(self.rows + other.rows, clipped, missing, self.shortened + other.shortened, misfits)
 
     @property
     def total_clipped(self) -> int:
@@ -216,7 +217,9 @@ def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matr
     ready = [
         (name, declared.quantity, cells)
         for name, declared in schema.columns.items()
-        if declared.quantity and (cells := declared.numeric_values(columns[declared.source(name)])) is not None
+        if declared.reads_numbers
+        and declared.quantity
+        and (cells := numeric_array(columns[declared.source(name)])) is not None
     ]
     for start in range(0, len(ready), at_once):
         names, declared, cells = zip(*ready[start : start + at_once], strict=True)
@@ -246,67 +249,5 @@ def _encode_numbers(values: Matrix, declared: Sequence[Quantity]) -> NDArray[np.
     return outside
 
 
-def _add_counts(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    return {name: left.get(name, 0) + right.get(name, 0) for name in (*left, *(n for n in right if n not in left))}
-
-
 def _count_text(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count} {what}s"
-
-
-class CellTyping:
-    """How the cells of a schema's columns are typed."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._read: dict[str, dict[str, Column]] = {}
-        for name, declared in schema.columns.items():
-            self._read.setdefault(declared.source(name), {})[name] = declared
-        first = {column: next(iter(each.values())) for column, each in self._read.items()}
-        self._parsed = {
-            column: first[column]
-            for column, each in self._read.items()
-            if len({declared.reading_key for declared in each.values()}) == 1
-        }
-
-    def type_cells(
-        self, cells: pa.Table | pa.RecordBatch, *, source: str, numbers: NDArray[np.int64], misfits: InvalidValues
-    ) -> tuple[pa.RecordBatch, dict[str, int]]:
-        """The typed cells, categories as codes, and the number of misfits that they no longer tell, by column."""
-        arrays, unfit = [], dict[str, int]()
-        for column, declared in self._read.items():
-            place = locate_cells(source, column, numbers, misfits, self._schema.text.decimal)
-            array = cell_parsing.flatten_column(cells[column])
-            arrays.append(self._parsed[column].parse_text(array, place) if column in self._parsed else array)
-            if place.invalid is not None and (odd := int(place.invalid.sum())):
-                unfit |= {name: odd for name, each in declared.items() if each.missing != REFUSE}
-        return pa.RecordBatch.from_arrays(arrays, names=list(self._read)), unfit
-
-    def restore_cells(self, cells: pa.RecordBatch) -> pa.RecordBatch:
-        """Typed cells as an encoder reads them: codes have the values of their category as dictionary."""
-        arrays = [
-            self._parsed[column].restore(array) if column in self._parsed else array
-            for column, array in zip(cells.schema.names, cells.columns, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, names=cells.schema.names)
-
-    def type_and_check(
-        self, cells: pa.RecordBatch, *, source: str, numbers: NDArray[np.int64], misfits: InvalidValues
-    ) -> tuple[pa.RecordBatch, EncodingReport]:
-        """The typed cells, and the report of encoding them as the cells themselves would give it."""
-        try:
-            found, unfit = self.type_cells(cells, source=source, numbers=numbers, misfits=misfits)
-            return found, self._report(found, unfit, source=source, rows=numbers, misfits=misfits)
-        except DataError:
-            # Of several columns with errors, the encoder names the first.
-            encode_columns(cells, self._schema, source=source, rows=numbers, misfits=misfits)
-            raise
-
-    def _report(self, cells: pa.RecordBatch, unfit: dict[str, int], **where: Any) -> EncodingReport:
-        _, found = encode_columns(self.restore_cells(cells), self._schema, **where)
-        if not unfit:
-            return found
-        missing = {name: count - unfit.get(name, 0) for name, count in found.missing.items()}
-        odd = {name: found.misfits.get(name, 0) + unfit.get(name, 0) for name in self._schema.names}
-        missing, odd = ({name: count for name, count in counts.items() if count} for counts in (missing, odd))
-        return EncodingReport(found.rows, found.clipped, missing, found.shortened, odd)

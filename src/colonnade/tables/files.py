@@ -143,24 +143,6 @@ ColumnChooser = Callable[[Sequence[str]], Sequence[str]]
 """Takes the names of all columns and returns those to read; raises if a needed one is missing."""
 
 
-def read_columns(source: Any, name: str, choose: ColumnChooser, text: TextFormat = DEFAULT_FORMAT) -> pa.Table:
-    """The chosen columns of a CSV or Parquet file, an Arrow table or a pandas frame; ``text`` is how a CSV is written.
-
-    Every cell of a CSV file stays text, so that an id such as 007 stays what it is.
-    """
-    if isinstance(source, str | Path):
-        with _read_errors(Path(source), name) as parquet:
-            return _from_parquet(Path(source), name, choose) if parquet else _from_csv(Path(source), name, choose, text)
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
-    if isinstance(source, pa.Table):
-        return source.select(choose_columns(source.column_names, name, choose))
-    if hasattr(source, "columns") and hasattr(source, "reset_index"):
-        return _from_frame(source, name, choose)
-    kind = type(source).__name__
-    raise DataError(f"{name}: give a CSV or Parquet path, a pyarrow.Table or a pandas frame, not {kind} [DA153]")
-
-
 def require_columns(
     wanted: Sequence[str], there: Sequence[str], name: str, *, taken: Sequence[str] = (), advice: str = ""
 ) -> None:
@@ -178,16 +160,12 @@ def require_columns(
     raise DataError(reading.shorten(said))
 
 
-def column_names(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> list[str]:
-    """The columns of a CSV or Parquet file."""
-    return list(read_arrow_schema(path, name, text).names)
-
-
 def read_arrow_schema(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> pa.Schema:
     """The columns of a file with the types that they are read as."""
     with _read_errors(path, name) as parquet:
         if not parquet:
-            return pa.schema([(column, pa.string()) for column in _text_header(path, name, text)])
+            with TextStream(path, text) as stream:
+                return pa.schema([(column, pa.string()) for column in _header(stream.start, path, name, text)])
         with _parquet(path) as opened:
             return opened.schema_arrow.remove_metadata()
 
@@ -199,9 +177,12 @@ def estimate_memory(path: FileLocation, name: str, choose: ColumnChooser) -> int
             stored = path.size if isinstance(path, StoredFile) else path.stat().st_size
             return stored * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
         with _parquet(path) as opened:
-            columns = choose_columns(opened.schema_arrow.names, name, choose)
+            columns = set(choose_columns(opened.schema_arrow.names, name, choose))
             cells = int(opened.metadata.num_rows) * len(columns)
-            return max(_CELL_BYTES * cells, _uncompressed_size(opened.metadata, set(columns)))
+            groups = (opened.metadata.row_group(index) for index in range(opened.metadata.num_row_groups))
+            parts = (group.column(index) for group in groups for index in range(opened.metadata.num_columns))
+            unpacked = sum(part.total_uncompressed_size for part in parts if part.path_in_schema in columns)
+            return max(_CELL_BYTES * cells, int(unpacked))
 
 
 def row_group_sizes(path: FileLocation, name: str) -> list[int] | None:
@@ -223,7 +204,7 @@ def count_rows(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT)
         # Lines may turn out not to be rows, and what comes from a store is not fetched twice for a count.
         if isinstance(path, Path) and (lines := _count_plain_lines(path, name, text)) is not None:
             return lines - 1
-    first = column_names(path, name, text)[:1]
+    first = read_arrow_schema(path, name, text).names[:1]
     return sum(int(part.num_rows) for part in read_batches(path, name, first, text))
 
 
@@ -243,9 +224,8 @@ def _count_plain_lines(path: Path, name: str, text: TextFormat) -> int | None:
     return lines + (last not in (b"\n", b"\r"))
 
 
-def guess_file_format(source: str | Path, name: str) -> TextFormat:
+def guess_file_format(path: Path, name: str) -> TextFormat:
     """How a text file looks to be written, where that is not as usual."""
-    path = Path(source)
     with _read_errors(path, name) as parquet:
         if parquet:
             return DEFAULT_FORMAT
@@ -255,9 +235,8 @@ def guess_file_format(source: str | Path, name: str) -> TextFormat:
                 stream.drain()
                 encoding = (guess_encoding(stream.undecodable) if stream.undecodable else None) or UTF_8
             separator = guess_separator(decode_sample(stream.start, encoding))
-    return TextFormat(
-        None if separator == DEFAULT_FORMAT.separator_in(path) else separator, None if encoding == UTF_8 else encoding
-    )
+    usual = DEFAULT_FORMAT.separator_in(path.suffixes)
+    return TextFormat(None if separator == usual else separator, None if encoding == UTF_8 else encoding)
 
 
 def read_batches(
@@ -279,13 +258,6 @@ def read_batches(
         with _parquet(path, memory_map=False, buffer_size=BLOCK, pre_buffer=False) as opened:
             some = None if groups is None else list(groups)
             yield from opened.iter_batches(_BATCH_ROWS, row_groups=some, columns=list(columns), use_threads=False)
-
-
-def _uncompressed_size(metadata: Any, columns: set[str]) -> int:
-    """The bytes of some columns in a Parquet file once they are decompressed."""
-    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
-    parts = (group.column(index) for group in groups for index in range(metadata.num_columns))
-    return sum(part.total_uncompressed_size for part in parts if part.path_in_schema in columns)
 
 
 @contextmanager
@@ -334,41 +306,20 @@ def _parquet(path: FileLocation, **options: Any) -> Any:
     return pa.parquet.ParquetFile(path.file() if isinstance(path, StoredFile) else path, **options)
 
 
-def _from_parquet(path: Path, name: str, choose: ColumnChooser) -> pa.Table:
-    with pa.parquet.ParquetFile(path, memory_map=True) as opened:
-        return opened.read(columns=choose_columns(opened.schema_arrow.names, name, choose))
-
-
-def _from_csv(path: Path, name: str, choose: ColumnChooser, text: TextFormat) -> pa.Table:
+def _csv_batches(path: FileLocation, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
+    """Raises the first of these: the text is in another encoding, a row is too long or short, Arrow's own error."""
     ragged: list[int] = []
     with TextStream(path, text) as stream:
-        wanted = choose_columns(_header(stream.start, path, name, text), name, choose)
-        with _check_text(stream, ragged, name, text):
-            return pa.csv.read_csv(stream, **_csv_options(path, wanted, ragged, text))
-
-
-def _csv_batches(path: FileLocation, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
-    ragged: list[int] = []
-    with (
-        TextStream(path, text) as stream,
-        _check_text(stream, ragged, name, text),
-        pa.csv.open_csv(stream, **_csv_options(path, columns, ragged, text)) as opened,
-    ):
-        for batch in opened:
-            if ragged:
-                return
-            yield batch
-
-
-@contextmanager
-def _check_text(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> Iterator[None]:
-    """Raise the first of these: the text is in another encoding, a row is too long or too short, Arrow's own error."""
-    try:
-        yield
-    except pa.ArrowException:
+        try:
+            with pa.csv.open_csv(stream, **_csv_options(path, columns, ragged, text)) as opened:
+                for batch in opened:
+                    if ragged:
+                        break
+                    yield batch
+        except pa.ArrowException:
+            _refuse_bad_text(stream, ragged, name, text)
+            raise
         _refuse_bad_text(stream, ragged, name, text)
-        raise
-    _refuse_bad_text(stream, ragged, name, text)
 
 
 def _refuse_bad_text(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> None:
@@ -391,7 +342,7 @@ def _csv_options(path: FileLocation, wanted: Sequence[str], ragged: list[int], t
         # Arrow numbers rows only when it reads on one thread.
         "read_options": pa.csv.ReadOptions(use_threads=False, block_size=BLOCK),
         "parse_options": pa.csv.ParseOptions(
-            delimiter=text.separator_in(path), newlines_in_values=True, invalid_row_handler=note
+            delimiter=text.separator_in(path.suffixes), newlines_in_values=True, invalid_row_handler=note
         ),
         "convert_options": pa.csv.ConvertOptions(
             include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
@@ -411,13 +362,8 @@ def _other_encoding(part: bytes, text: TextFormat) -> str:
     )
 
 
-def _text_header(path: FileLocation, name: str, text: TextFormat) -> list[str]:
-    with TextStream(path, text) as stream:
-        return _header(stream.start, path, name, text)
-
-
 def _header(start: bytes, path: FileLocation, name: str, text: TextFormat) -> list[str]:
-    separator = text.separator_in(path)
+    separator = text.separator_in(path.suffixes)
     if not text.utf_8 and not start.isascii() and guess_encoding(start) == UTF_8:
         raise DataError(f"{name}: {_other_encoding(start, text)} [DA164]")
     whole = decode_sample(start, text.encoding or UTF_8, len(start)).removeprefix("\ufeff")
@@ -442,7 +388,8 @@ def frame_columns(frame: Any) -> list[str]:
     return [str(column) for column in (frame.iloc[:0].reset_index() if named else frame).columns]
 
 
-def _from_frame(frame: Any, name: str, choose: ColumnChooser) -> pa.Table:
+def read_frame(frame: Any, name: str, choose: ColumnChooser) -> pa.Table:
+    """The chosen columns of a pandas frame, of which those of an index with names are some."""
     if any(level is not None for level in frame.index.names):
         frame = frame.reset_index()
     columns = {}

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, partial
 from itertools import groupby
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,11 +60,7 @@ class Ids(Sequence[str]):
     def __len__(self) -> int:
         return len(self._texts) if self._order is None else len(self._order)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self._between(*index.indices(len(self)))
         place = range(len(self))[index]  # raises as a list does

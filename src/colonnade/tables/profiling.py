@@ -221,7 +221,8 @@ def profile_table(given: Any, schema: Schema, also_used: Sequence[str] = ()) -> 
     said, text = source_name(given), schema.text
     source = open_source(given, said, text)
     there = source.columns()
-    files.choose_columns(there, said, lambda names: _required_columns(schema, names, said))
+    files.require_columns(schema.sources, there, said)
+    files.choose_columns(there, said, lambda _: schema.sources)
     seen = [_ColumnCounts(name, column) for name, column in schema.columns.items()]
     rows = 0
     for batch in source.batches(schema.sources):
@@ -232,11 +233,6 @@ def profile_table(given: Any, schema: Schema, also_used: Sequence[str] = ()) -> 
         rows += batch.num_rows
     used = {*schema.sources, *also_used}
     return TableProfile(rows, tuple(each.found() for each in seen), tuple(name for name in there if name not in used))
-
-
-def _required_columns(schema: Schema, there: Sequence[str], said: str) -> Sequence[str]:
-    files.require_columns(schema.sources, there, said)
-    return schema.sources
 
 
 class _ColumnCounts:

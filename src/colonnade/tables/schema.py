@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from inspect import Parameter, signature
@@ -24,18 +23,6 @@ from colonnade.tables.dates import ColumnSpec, Date, date
 from colonnade.tables.text_format import FORMAT_KEYS as TEXT_KEYS, TextFormat
 from colonnade.tables.wording import itemise, suggest_name
 
-
-@dataclass(frozen=True)
-class ParsedSchema:
-    """What a file says of a schema."""
-
-    columns: dict[str, ColumnSpec]
-    clip: float | None
-    description: str
-    impossible: object
-    text: dict[str, str]
-
-
 DRAFT_MARK = "drafted"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 COLUMN_TYPES: dict[str, Callable[..., ColumnSpec]] = {
@@ -49,20 +36,11 @@ _KEYS = {"first": "from", "last": "until", "parts": "as"}  # those of parameters
 _EXACT_INTEGERS = 2.0**53
 
 
-def read_schema_text(path: Path) -> str:
-    """The text of a file with a schema."""
-    try:
-        return reading.read_text(path)
-    except reading.UnreadableFile as error:
-        if error.missing:
-            raise SchemaError(
-                f"{path}: there is no such file; `colonnade schema draft` writes one to review [SC074]"
-            ) from None
-        raise SchemaError(f"{path}: the schema cannot be read: {error} [SC075]") from None
+def parse_schema(content: str, file: str, *, drafts: bool = False) -> dict[str, Any]:
+    """What TOML text says of a schema, by the parameters of :class:`Schema`, which checks it further.
 
-
-def parse_schema(content: str, file: str, *, drafts: bool = False) -> ParsedSchema:
-    """What TOML text says of a schema; ``file`` is named in errors, and ``drafts`` allows columns with that mark."""
+    ``file`` is named in errors, and ``drafts`` allows columns with the mark of a draft.
+    """
     try:
         document = reading.parse_toml(content)
     except reading.MalformedFile as error:
@@ -78,13 +56,13 @@ def parse_schema(content: str, file: str, *, drafts: bool = False) -> ParsedSche
         raise SchemaError(f"{file}: no column is declared; add a section such as [columns.age] [SC078]")
     if not drafts:
         _refuse_drafts(columns, file)
-    return ParsedSchema(
-        {name: _parse_column(entry, f"{file}: column {name!r}") for name, entry in columns.items()},
-        _parse_clip(table.get("clip"), file),
-        description,
-        table.get("impossible", []),
-        _parse_text_format(table, file),
-    )
+    return {
+        "columns": {name: _parse_column(entry, f"{file}: column {name!r}") for name, entry in columns.items()},
+        "clip": table.get("clip"),
+        "description": description,
+        "impossible": table.get("impossible", []),
+        **{key: table[key] for key in TEXT_KEYS if key in table},
+    }
 
 
 def dump_schema(
@@ -144,21 +122,6 @@ def _parse_column(entry: object, where: str) -> ColumnSpec:
         return make(**{keys[name].name: value for name, value in fields.items()})
     except SchemaError as error:
         raise SchemaError(f"{where}: {error} [SC081]") from None
-
-
-def _parse_clip(value: object, file: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SchemaError(f"{file}: [table]: clip must be a number, not {value!r} [SC082]")
-    return float(value)
-
-
-def _parse_text_format(table: Mapping[str, Any], file: str) -> dict[str, str]:
-    try:
-        return TextFormat(**{key: table[key] for key in TEXT_KEYS if key in table}).stated
-    except SchemaError as error:
-        raise SchemaError(f"{file}: [table]: {error} [SC083]") from None
 
 
 def _refuse_drafts(columns: Mapping[str, Any], file: str) -> None:
@@ -241,17 +204,21 @@ class Schema:
 
         ``drafts``: also one with bounds that were taken from data, for a trial.
         """
-        return cls.from_toml(read_schema_text(Path(path)), name=str(path), drafts=drafts)
+        try:
+            text = reading.read_text(Path(path))
+        except reading.UnreadableFile as error:
+            if error.missing:
+                raise SchemaError(
+                    f"{path}: there is no such file; `colonnade schema draft` writes one to review [SC074]"
+                ) from None
+            raise SchemaError(f"{path}: the schema cannot be read: {error} [SC075]") from None
+        return cls.from_toml(text, name=str(path), drafts=drafts)
 
     @classmethod
     def from_toml(cls, text: str, *, name: str = "schema", drafts: bool = False) -> Schema:
         """A schema from TOML text; ``name`` stands for the file in errors, ``drafts`` is as for :meth:`load`."""
         try:
-            found = parse_schema(text, name, drafts=drafts)
-            impossible: Any = found.impossible  # checked by the constructor
-            return cls(
-                found.columns, clip=found.clip, description=found.description, impossible=impossible, **found.text
-            )
+            return cls(**parse_schema(text, name, drafts=drafts))
         except SchemaError as error:
             said = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error} [SC070]"
             raise SchemaError(reading.shorten(said)) from None

@@ -6,9 +6,9 @@ others. A column of 1 and 0 says which slots have a row; it is sent only as secr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +39,6 @@ class RowSlots:
         return RowSlots(self.slots[positions], self.size, self.token)
 
 
-class RowBlocks(Protocol):
-    """Encoded rows that come in blocks."""
-
-    def blocks(self, rows: int, /) -> Iterator[Matrix]:
-        """The rows, some at a time."""
-
-
 class DerivedRows:
     """Rows that are made of others, block by block: they have the same ids and slots."""
 
@@ -70,7 +63,8 @@ class SlottedRows:
     There may be no row at all: then every slot holds zeros.
     """
 
-    def __init__(self, rows: RowBlocks, places: RowSlots, width: int) -> None:
+    def __init__(self, rows: Any, places: RowSlots, width: int) -> None:
+        """``rows`` come in blocks, as those of a table or those that are made of it."""
         self.rows = rows
         self.places = places
         self.width = width
@@ -82,8 +76,8 @@ class SlottedRows:
         """Blocks of slots: the row of each slot, or zeros, and a vector that is 1 for each slot with a row, else 0."""
         if rows < 1:
             raise ValueError("a block has at least one slot [VA240]")
-        slots, taken = self.places.slots, _serve_rows(self.rows.blocks(rows))
-        next(taken)
+        slots, source = self.places.slots, self.rows.blocks(rows)
+        held = nothing = np.empty((0, self.width))
         for start in range(0, self.places.size, rows):
             stop = min(start + rows, self.places.size)
             first, last = np.searchsorted(slots, [start, stop])
@@ -91,25 +85,15 @@ class SlottedRows:
             present[slots[first:last] - start] = 1.0
             done = first
             while done < last:
-                part = taken.send(int(last - done))
-                if not len(part):
-                    raise ValueError("there are fewer rows than places [VA242]")
+                if not len(held):
+                    held = part = nothing  # before the next one is made, so that two are never in memory
+                    held = next(source, nothing)
+                    if not len(held):
+                        raise ValueError("there are fewer rows than places [VA242]")
+                part = held[: last - done]
+                held = held[len(part) :]
                 block[slots[done : done + len(part)] - start] = part
                 done += len(part)
             yield block, present
-        if len(taken.send(1)):
+        if len(held) or len(next(source, nothing)):
             raise ValueError("there are more rows than places [VA241]")
-
-
-def _serve_rows(blocks: Iterator[Matrix]) -> Generator[Matrix, int, None]:
-    """Rows out of blocks, at most as many as are sent for, and none at the end; one block is held."""
-    wanted = yield np.empty((0, 0))
-    for block in blocks:
-        used = 0
-        while used < len(block):
-            part = block[used : used + wanted]
-            used += len(part)
-            wanted = yield part
-        del block, part  # before the next one is made, so that two are never in memory
-    while True:
-        yield np.empty((0, 0))

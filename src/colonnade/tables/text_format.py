@@ -9,9 +9,8 @@ from __future__ import annotations
 import codecs
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from colonnade.errors import SchemaError
 
@@ -23,13 +22,6 @@ WHERE_TO_SAY = "in the party's own file or in [table] of the schema, or pass it 
 _SAMPLE = 1 << 16
 _LINES = 50
 _ONLY_IN_WINDOWS = frozenset(range(0x80, 0xA0))
-
-
-class _PathLike(Protocol):
-    """A path, or whatever else has endings of a name."""
-
-    @property
-    def suffixes(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +57,9 @@ class TextFormat:
         """Whether the text is UTF-8, with a byte order mark or without."""
         return codecs.lookup(self.encoding or UTF_8).name in (UTF_8, "utf-8-sig")
 
-    def separator_in(self, path: _PathLike) -> str:
-        """What separates the cells of a file."""
-        return self.separator or ("\t" if ".tsv" in path.suffixes else ",")
+    def separator_in(self, suffixes: Sequence[str]) -> str:
+        """What separates the cells of a file whose name has these endings."""
+        return self.separator or ("\t" if ".tsv" in suffixes else ",")
 
 
 def guess_encoding(start: bytes) -> str | None:

@@ -25,7 +25,7 @@ from colonnade.kinds.prediction.task import NOISE_UNIT, QuantisedAnswers, Respon
 from colonnade.privacy import NonPrivate, SkellamRelease, Statement, Trust, parse_budgets
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon
 from colonnade.privacy.calibrate import add_least_noise
-from colonnade.privacy.events import from_json
+from colonnade.privacy.events import from_dict
 from colonnade.privacy.noise.local_mechanisms import MOST_EPSILON
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.session import RunResult, run_role
@@ -207,7 +207,7 @@ def test_asking_twice_composes():
 @pytest.mark.parametrize("noise", [0, 60])
 def test_events_survive_being_written_down_and_tasks_are_told_apart(noise):
     task = make_task(3, noise=noise)
-    assert from_json(task.event.to_json()) == task.event
+    assert from_dict(json.loads(json.dumps(task.event.to_dict()))) == task.event
     assert task.event.audience == ("o0",)
     for change in ({"to": "o1"}, {"noise": 62}, {"model": "x"}, {"names": ("o0.a",)}, {"rows_at_most": 5}):
         assert replace(task, **change).agreement != task.agreement

@@ -9,7 +9,7 @@ bounds all errors; they are added to the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,16 +37,6 @@ class RoundGroup:
     pure: float = 0.0
     rate: float = 1.0
     known: bool = True
-
-
-def group_rounds(parts: Sequence[RoundGroup]) -> Iterator[RoundGroup]:
-    """Equal rounds counted together."""
-    counted: dict[tuple[float, float, float, bool], int] = {}
-    for part in parts:
-        key = (part.mu, part.pure, part.rate, part.known)
-        counted[key] = counted.get(key, 0) + part.times
-    for (mu, pure, rate, known), times in counted.items():
-        yield RoundGroup(times, mu, pure, rate, known)
 
 
 @dataclass(frozen=True)

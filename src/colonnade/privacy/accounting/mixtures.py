@@ -119,19 +119,13 @@ def log_deltas(tau: Array, epsilon: float) -> Array:
 
 
 class RenyiProfile:
-    """The route that adds up Renyi divergences."""
+    """The route that adds up Renyi divergences, such as those of :func:`view_rdp`."""
 
     name = "renyi"
 
-    def __init__(self, views: Sequence[View]) -> None:
-        self.tau = np.sum([view_rdp(view) for view in views], axis=0)
-
-    @classmethod
-    def of(cls, tau: Array) -> RenyiProfile:
-        """The route for divergences that were added up before; an infinite one proves nothing at its order."""
-        route = cls(())
-        route.tau = tau
-        return route
+    def __init__(self, tau: Array) -> None:
+        """``tau`` are the sums at every order of :data:`ORDERS`; an infinite one proves nothing at its order."""
+        self.tau = tau
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon over all orders."""
@@ -182,11 +176,12 @@ def closeness(views: Sequence[View]) -> tuple[GaussianCloseness, ...]:
 
 def closeness_of(view: View, z: float) -> GaussianCloseness:
     """What Theorem T adds for all noisy numbers of one view, compared within ``z`` deviations."""
-    if view.kind == PURE or (found := law_of_event(view.kind).gaussian_gap(view, z)) is None:
+    if view.kind == PURE:
         return GaussianCloseness()
-    if law_of_event(view.kind).unit * view.noise < z * z:
+    law = law_of_event(view.kind)
+    if law.unit * view.noise < z * z:
         return GaussianCloseness(math.inf, math.inf)
-    (gap, excess), count = found, view.dimension * view.times
+    (gap, excess), count = law.gaussian_gap(view, z), view.dimension * view.times
     return GaussianCloseness(count * gap, count * 2 * math.exp(min(0.0, -z * z / 2 + excess)))
 
 

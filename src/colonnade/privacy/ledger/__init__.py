@@ -82,8 +82,6 @@ class LedgerEntry:
 class Ledger(LedgerFile):
     """The ledger in one file; each call opens the file anew, so it may be shared by threads and processes.
 
-    Several calls in a row open it once where they stand in :func:`~colonnade.privacy.ledger.storage.kept_open`.
-
     ``owner`` is the name of the party whose ledger it is. Without it, it is taken from the entries that say so.
     """
 
@@ -347,10 +345,6 @@ def _entry(
     return LedgerEntry(number, study, digest, created, state, told.events, told.trust, told.people, told)
 
 
-def _read_dates(entries: Sequence[LedgerEntry]) -> list[tuple[datetime, bool]]:
-    return [(read_time(entry.id, entry.created), entry.state == "released") for entry in entries]
-
-
 def _is_ahead(base: sqlite3.Connection, now: datetime) -> bool:
     late, after = limits.find_future_dates(
         [(read_time(number, created), out) for number, created, out in read_times(base)], now
@@ -361,7 +355,8 @@ def _is_ahead(base: sqlite3.Connection, now: datetime) -> bool:
 def _dated(base: sqlite3.Connection, now: datetime) -> list[tuple[datetime, LedgerEntry]]:
     """Every entry and the time it counts from."""
     entries = _entries(base)
-    return list(zip(limits.effective_dates(_read_dates(entries), now), entries, strict=True))
+    dates = [(read_time(entry.id, entry.created), entry.state == "released") for entry in entries]
+    return list(zip(limits.effective_dates(dates, now), entries, strict=True))
 
 
 def _accounts(base: sqlite3.Connection, owner: str, now: datetime) -> SpendingAccounts:

@@ -46,7 +46,6 @@ from colonnade.privacy.accounting.mixtures import (
 )
 from colonnade.privacy.events import check_sources
 from colonnade.privacy.ledger.participants import (
-    ALL_OTHERS,
     ANALYST,
     MOST_NAMED,
     CrossStudyObserver,
@@ -448,7 +447,7 @@ def _profiles(total: CostVector, relation: Adjacency) -> Iterable[PrivacyProfile
 def _renyi(picked: CostVector) -> RenyiProfile:
     tau = np.full(len(ORDERS), math.inf)
     tau[PICKED] = picked
-    return RenyiProfile.of(tau)
+    return RenyiProfile(tau)
 
 
 BY_ANALYST = "analyst"
@@ -589,14 +588,12 @@ class _CapCheck:
         bound = self._sum([ANYBODY] * len(self._arrangements), counted)
         if bound is not None and keeps_cap(cap, bound, Adjacency.REPLACE):
             return True
-        if not self._can_tell_apart():
+        # Groups are listed without events; of many, one stands for all that are alike in every event.
+        if len(self._sight.everybody.somebodies) > _MOST_MET:
+            return False
+        if any(len(told.trust.owners) > MOST_NAMED for told in self._sight.studies):
             return False
         return self._keep([who for who in self._sight.observers_of_cap(cap) if who is not ANALYST], cap, counted)
-
-    def _can_tell_apart(self) -> bool:
-        """Whether groups can be listed without events; of many, one stands for all that are alike in every event."""
-        large = any(len(told.trust.owners) > MOST_NAMED for told in self._sight.studies)
-        return not large and len(self._sight.everybody.somebodies) <= _MOST_MET
 
     def _keep(self, some: Sequence[CrossStudyObserver], cap: Budget, counted: Sequence[EntryCosts]) -> bool:
         for who in some:
@@ -641,10 +638,9 @@ def study_costs(told: DisclosedStudy, key: str) -> CostVector:
     if key == ANYBODY:
         return sum_costs(views_of_anybody(told))
     if key == BY_ANALYST:
-        return sum_costs(views_of_group(told, None, ANALYST, Adjacency.ADD_REMOVE))
+        return sum_costs(views_of_group(told, None, True, False, Adjacency.ADD_REMOVE))
     others, names = _group(key)
-    who = ALL_OTHERS if others else CrossStudyObserver("", frozenset(), held=True)
-    return sum_costs(views_of_group(told, names, who, Adjacency.REPLACE))
+    return sum_costs(views_of_group(told, names, True, others, Adjacency.REPLACE))
 
 
 @lru_cache(maxsize=4096)

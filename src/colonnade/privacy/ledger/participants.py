@@ -65,10 +65,9 @@ class StudyParticipants:
             value = reading.parse_json(text)
         except reading.MalformedFile as error:
             raise PrivacyError(f"the description of who took part cannot be read: {error} [PR037]") from None
-        if not isinstance(value, dict) or set(value) != {"own", "keys"} or not isinstance(value["keys"], dict):
+        known = isinstance(value, dict) and set(value) == {"own", "keys"} and isinstance(value["keys"], dict)
+        if not known or not all(isinstance(word, str) for word in (value["own"], *value["keys"].values())):
             raise PrivacyError("the description of who took part cannot be read [PR038]")
-        if not all(isinstance(word, str) for word in (value["own"], *value["keys"].values())):
-            raise PrivacyError("the description of who took part cannot be read [PR039]")
         return cls(value["own"], tuple(sorted(value["keys"].items())))
 
 
@@ -156,13 +155,9 @@ class ParticipantDirectory:
         return {token: dict.fromkeys(name for _, name in places) for token, places in self.places.items()}
 
     @cached_property
-    def _own_keys(self) -> set[str]:
-        keys = (dict(told.people.keys).get(own, "") for told, own in zip(self.studies, self.owns, strict=True))
-        return {key for key in keys if key}
-
-    @cached_property
     def somebodies(self) -> tuple[KnownParticipant, ...]:
         """Everybody, in the order in which they were met; the own party, if it is known, among them."""
+        own_keys = {dict(told.people.keys).get(own) for told, own in zip(self.studies, self.owns, strict=True)}
         used = {name for (kind, _), names in self._names.items() if kind == "key" for name in names}
         found = []
         for token, names in self._names.items():
@@ -173,7 +168,7 @@ class ParticipantDirectory:
                 # An entry without keys: to be on the safe side, this key was there if anybody of its name was.
                 tokens |= {("name", name) for name in names if ("name", name) in self._names}
             elif token == _OWN:
-                tokens |= {("key", key) for key in self._own_keys if ("key", key) in self._names}
+                tokens |= {("key", key) for key in own_keys if key and ("key", key) in self._names}
             places = [place for one in tokens for place in self.places[one]]
             owner = any(name != COORDINATOR for _, name in places)
             found.append(KnownParticipant(self._label(token), frozenset(tokens), owner))
@@ -211,10 +206,6 @@ class ParticipantDirectory:
         """The names in a study of those who are meant."""
         place, wanted = self._places[index], frozenset(tokens)
         return frozenset(name for name, token in place.items() if token in wanted)
-
-    def studies_of(self, tokens: Iterable[ParticipantToken]) -> set[int]:
-        """The numbers of the studies in which one of them took part."""
-        return {index for token in tokens for index, _ in self.places.get(token, ())}
 
     @cached_property
     def _marks(self) -> list[dict[str, Hashable]]:
@@ -313,7 +304,7 @@ class CrossStudyViews:
     def views(self, number: int, who: CrossStudyObserver, relation: Adjacency = Adjacency.REPLACE) -> tuple[View, ...]:
         """Each event of a study as an observer sees it."""
         told, names = self.studies[number], self.names_in_study(number, who)
-        return _cached_views_of_group(told, names, who.held, who.others, relation)
+        return views_of_group(told, names, who.held, who.others, relation)
 
     def names_in_study(self, number: int, who: CrossStudyObserver) -> frozenset[str] | None:
         """Whom of a study an observer is made of; ``None`` for the analyst."""
@@ -420,7 +411,7 @@ class CrossStudyViews:
         return frozenset(Counter((self.views(n, outside), self.views(n, inside)) for n in met).items())
 
     def _is_within_somewhere(self, who: CrossStudyObserver) -> bool:
-        for number in self.everybody.studies_of(who.tokens or ()):
+        for number in {index for token in who.tokens or () for index, _ in self.everybody.places.get(token, ())}:
             names = self.names_in_study(number, who) or frozenset()
             if self.studies[number].trust.broken(as_observer(names)) is None:
                 return True
@@ -428,25 +419,21 @@ class CrossStudyViews:
 
 
 @lru_cache(maxsize=_VIEWS)
-def _cached_views_of_group(
+def views_of_group(
     told: DisclosedStudy, names: frozenset[str] | None, held: bool, others: bool, relation: Adjacency
 ) -> tuple[View, ...]:
-    """The same for every ledger that holds this very study, so it is worked out once in a process."""
-    return tuple(views_of_group(told, names, CrossStudyObserver("", frozenset(), held, others), relation))
+    """Each event of a study as those of its participants see it; ``None`` is the analyst.
 
-
-def views_of_group(
-    told: DisclosedStudy, names: frozenset[str] | None, who: CrossStudyObserver, relation: Adjacency
-) -> Iterator[View]:
-    """Each event of a study as those of its participants see it; ``None`` is the analyst."""
+    The same for every ledger that holds this very study, so it is worked out once in a process.
+    """
     if names is None:
-        yield from (view(event, Observer.analyst(), told.trust, relation) for event in told.events)
-        return
-    groups = list(parts_within_threshold(told.trust, names)) if who.held else [names]
-    for event in told.events:
-        if who.others and _is_exact_answer(event):
-            continue
-        yield worst_view([view(event, as_observer(group), told.trust, relation) for group in groups])
+        return tuple(view(event, Observer.analyst(), told.trust, relation) for event in told.events)
+    groups = list(parts_within_threshold(told.trust, names)) if held else [names]
+    return tuple(
+        worst_view([view(event, as_observer(group), told.trust, relation) for group in groups])
+        for event in told.events
+        if not (others and _is_exact_answer(event))
+    )
 
 
 def views_of_anybody(told: DisclosedStudy) -> Iterator[View]:

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -192,16 +191,12 @@ def hash_line(line: str) -> str:
     return hashlib.sha256(line.encode()).hexdigest()
 
 
-def chain_lines(changes: Iterable[LedgerChange], previous: str = GENESIS) -> Iterator[tuple[LedgerChange, str]]:
+def chain_lines(changes: Iterable[LedgerChange]) -> Iterator[tuple[LedgerChange, str]]:
     """Every change with its line; each names the hash that is *stored* for the one before."""
+    previous = GENESIS
     for change in changes:
         yield change, change.line(previous)
         previous = change.hash or ""
-
-
-def find_first_break(changes: Iterable[LedgerChange], previous: str = GENESIS) -> LedgerChange | None:
-    """The first change whose stored hash is not that of its line; ``previous`` is the hash before the first of them."""
-    return next((change for change, line in chain_lines(changes, previous) if change.hash != hash_line(line)), None)
 
 
 def check_head(head: str, known: Iterable[str]) -> None:
@@ -241,54 +236,13 @@ _HISTORIES = {
 _ONE = _HISTORY.format(hash="NULL", people="p.known", rest=_KEYS, which="WHERE c.id = ?")
 
 
-_OPEN_CONNECTIONS = threading.local()
-"""In each thread the connections of :func:`kept_open`, by the real paths of their files."""
-_FileIdentity = tuple[int, int, int]
-
-
-@contextmanager
-def kept_open(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Open a ledger once for all that this thread does with it inside; a file that is not there is left alone.
-
-    Every use is a transaction of its own, as ever, and nothing is locked between two of them. If another file was put
-    in its place meanwhile, that one is opened. It is for uses that follow at once: whoever waits for a person or a
-    peer leaves it, since somebody may write an older copy over the file then, and a copy of the file alone must be
-    whole.
-    """
-    place = os.path.realpath(path)
-    bases: dict[str, tuple[_FileIdentity, sqlite3.Connection]] = _OPEN_CONNECTIONS.__dict__.setdefault("bases", {})
-    if place in bases or (which := _file_identity(place)) is None:
-        yield
-        return
-    try:
-        base = _connect(Path(place), "mode=rw")
-    except sqlite3.Error:  # whoever uses it says why it cannot be opened
-        yield
-        return
-    bases[place] = which, base
-    try:
-        yield
-    finally:
-        del bases[place]
-        base.close()
-
-
-def _file_identity(place: str) -> _FileIdentity | None:
-    """The file that is there now, for this process; a connection does not outlive a fork."""
-    try:
-        found = os.stat(place)
-    except OSError:
-        return None
-    return os.getpid(), found.st_dev, found.st_ino
-
-
 def _connect(path: Path, way: str) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?{way}"
     return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
 class LedgerFile:
-    """One file; each use opens it anew, so threads and processes may share it, unless it is :func:`kept_open`."""
+    """One file; each use opens it anew, so threads and processes may share it."""
 
     def __init__(self, path: str | os.PathLike[str], *, there: bool = False) -> None:
         """Open a ledger, or make one where none is, unless it must be ``there``."""
@@ -305,17 +259,13 @@ class LedgerFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The file as it is at one moment; nothing is written, not even an upgrade."""
-        with kept_open(self.path):
-            with self._named():
-                way = self._way_to_read()
-            with self._opened(way) as base:
-                base.execute("PRAGMA query_only = ON")
-                try:
-                    with transaction(base, "BEGIN"):
-                        self._check_kind(base)
-                        yield base
-                finally:
-                    base.execute("PRAGMA query_only = OFF")  # the next use may be a change
+        with self._named():
+            way = self._way_to_read()
+        with self._opened(way) as base:
+            base.execute("PRAGMA query_only = ON")
+            with transaction(base, "BEGIN"):
+                self._check_kind(base)
+                yield base
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -344,17 +294,8 @@ class LedgerFile:
                     f"{self.path} is empty or has been emptied: put the ledger back from a copy; a party that "
                     "has never taken part in a study can name another file as its `ledger` [LE013]"
                 )
-            if (kept := self._kept()) is not None and way == "mode=rw":
-                yield kept
-                return
             with closing(_connect(self.path, way)) as base:
                 yield base
-
-    def _kept(self) -> sqlite3.Connection | None:
-        """The connection that this thread keeps, if it is to the file that is there now and nobody is using it."""
-        place = os.path.realpath(self.path)
-        which, base = getattr(_OPEN_CONNECTIONS, "bases", {}).get(place, (None, None))
-        return base if base is not None and which == _file_identity(place) and not base.in_transaction else None
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -372,39 +313,33 @@ class LedgerFile:
                     f"{self.path} is no ledger: name the file that `ledger` says in party.toml, or "
                     "restore a copy [LE016]"
                 ) from error
-            raise LedgerError(
-                f"the ledger {self.path} cannot be used: {_without_content(str(error))} [LE017]"
-            ) from error
+            said = str(error).partition(" with text ")[0]  # without the bytes of a cell that is no text
+            raise LedgerError(f"the ledger {self.path} cannot be used: {said} [LE017]") from error
 
     def _way_to_read(self) -> str:
         """How to open the file for reading: SQLite writes an index beside it while we read, if it can write there."""
         real = os.path.realpath(self.path)
-        if os.access(real, os.W_OK) and os.access(os.path.dirname(real), os.W_OK) and self._has_room():
-            return "mode=rw"
+        room = os.access(real, os.W_OK) and os.access(os.path.dirname(real), os.W_OK)
+        if room:
+            try:
+                with closing(_connect(self.path, "mode=rw")) as base:
+                    base.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            except sqlite3.OperationalError as error:
+                room = "locked" in str(error)  # a disk that is full cannot hold the index
+            except sqlite3.Error:
+                pass  # not a ledger; the next step that opens it reports this
         log = Path(f"{real}-wal")
-        return "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
-
-    def _has_room(self) -> bool:
-        try:
-            if (kept := self._kept()) is not None:
-                kept.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-                return True
-            with closing(_connect(self.path, "mode=rw")) as base:
-                base.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except sqlite3.OperationalError as error:
-            return "locked" in str(error)  # a disk that is full cannot hold the index
-        except sqlite3.Error:
-            pass  # not a ledger; the next step that opens it reports this
-        return True
+        return "mode=rw" if room else "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
 
     def check_chain(self, base: sqlite3.Connection) -> None:
         """Refuse a file that holds more or less than the tables and guards of ours, or whose chain is broken."""
         self.check_guards(base)
-        if (broken := find_first_break(read_changes(base))) is not None:
-            raise LedgerError(
-                f"{self.path} was altered: the chain breaks at entry {broken.entry} ({broken.state}); "
-                "restore a copy [LE018]"
-            )
+        for change, line in chain_lines(read_changes(base)):
+            if change.hash != hash_line(line):
+                raise LedgerError(
+                    f"{self.path} was altered: the chain breaks at entry {change.entry} ({change.state}); "
+                    "restore a copy [LE018]"
+                )
         lone = base.execute(
             "SELECT min(id) FROM entries WHERE id NOT IN (SELECT entry FROM changes WHERE state = 'reserved')"
         ).fetchone()[0]
@@ -596,11 +531,6 @@ def _check_regular(path: Path) -> None:
         reading.check_regular(path)
     except reading.UnreadableFile as error:
         raise LedgerError(f"the ledger {path} cannot be used: {error} [LE031]") from None
-
-
-def _without_content(said: str) -> str:
-    """SQLite's own words, without the bytes of a cell that is no text."""
-    return said.partition(" with text ")[0]
 
 
 @dataclass(frozen=True)

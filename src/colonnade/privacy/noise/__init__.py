@@ -2,7 +2,7 @@
 
 No floating-point error changes any probability: what is returned differs from its law by at most :data:`TAIL` in total
 variation, and only because the far end of the law is cut off. ``docs/theory/exact-samplers.md`` has the proof,
-:mod:`colonnade.privacy.noise.strip_sampler` the laws and :mod:`colonnade.privacy.noise.strip_sampler` the sampler.
+:mod:`colonnade.privacy.noise.strip_sampler` the laws and the sampler.
 
 The number of coins depends on what is drawn, and so does the time: draw noise before a protocol starts,
 not between two messages.
@@ -22,12 +22,9 @@ from colonnade.privacy.sensitivity.exact import checked_whole
 from colonnade.randomness import Stream
 
 if TYPE_CHECKING:
-    from colonnade.privacy.noise import strip_sampler as _laws, strip_sampler as _strips
+    from colonnade.privacy.noise import strip_sampler as _strips
 else:  # flint is imported by the first draw, not by those who only need TAIL
-    _laws, _strips = (
-        LazyModule("colonnade.privacy.noise.strip_sampler"),
-        LazyModule("colonnade.privacy.noise.strip_sampler"),
-    )
+    _strips = LazyModule("colonnade.privacy.noise.strip_sampler")
 
 __all__ = ["TAIL", "discrete_gaussian", "discrete_laplace", "discrete_laplace_share", "skellam"]
 
@@ -43,19 +40,19 @@ Shape = int | tuple[int, ...]
 def discrete_gaussian(variance: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the law on the integers with mass proportional to ``exp(-k^2 / (2 variance))``."""
     exact = _checked(variance, "variance", _LARGEST_VARIANCE)
-    return _strips.sample(_laws.GaussianMass(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    return _strips.sample(_strips.GaussianMass(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def skellam(mu: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the difference of two Poisson counts of mean ``mu``; the variance is ``2 mu``."""
     exact = _checked(mu, "mu", _LARGEST_VARIANCE // 2)
-    return _strips.sample(_laws.SkellamMass(2 * exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    return _strips.sample(_strips.SkellamMass(2 * exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def discrete_laplace(scale: Fraction | int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
     """Samples of the law on the integers with mass proportional to ``exp(-|k| / scale)``."""
     exact = _checked(scale, "scale", _LARGEST_SCALE)
-    return _strips.sample(_laws.LaplaceMass(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
+    return _strips.sample(_strips.LaplaceMass(exact), shape, stream) if exact else np.zeros(shape, dtype=np.int64)
 
 
 def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stream: Stream) -> NDArray[np.int64]:
@@ -69,7 +66,7 @@ def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stre
     checked_whole(parts, "the number of parts of a discrete Laplace draw", 1)
     if parts == 1 or exact == 0:
         return discrete_laplace(exact, shape, stream)
-    law = _laws.PolyaMass(exact, parts)
+    law = _strips.PolyaMass(exact, parts)
     return _strips.sample(law, shape, stream) - _strips.sample(law, shape, stream)
 
 

@@ -29,7 +29,7 @@ from colonnade.disk import reading, writing
 from colonnade.errors import DataError
 from colonnade.tables import cell_parsing
 from colonnade.tables.cell_parsing import pa
-from colonnade.tables.encoding import CellTyping, InvalidValues
+from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.files import ColumnChooser
 from colonnade.tables.keys import TableKeys
 from colonnade.tables.schema import Schema
@@ -166,7 +166,6 @@ class PartitionSource(TableSource):
         folder: Path,
         index: NDArray[np.uint32],
         number: int,
-        typing: CellTyping,
         tempdir: PrivateTempDir | None = None,
     ) -> None:
         super().__init__(name)
@@ -174,7 +173,6 @@ class PartitionSource(TableSource):
         self._folder = folder
         self._edges = np.array(index[:, number : number + 2], np.int64).reshape(-1, 2)
         self._rows_of_runs = np.array(index[:, -1], np.int64)
-        self._typing = typing
 
     def columns(self) -> list[str]:
         """The columns that were written."""
@@ -194,19 +192,13 @@ class PartitionSource(TableSource):
         return int(total)
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        cells = [column for column in columns if column not in (ROW, KEY, ID)]
         for run, (start, stop) in enumerate(self._edges.tolist()):
             if start < stop:
-                found = self._copied(run, start, stop, columns)
-                typed = self._typing.restore_cells(found.select(cells))
-                arrays = [(typed if column in cells else found)[column] for column in columns]
-                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-    def _copied(self, run: int, start: int, stop: int, columns: Sequence[str]) -> pa.RecordBatch:
-        # Pages that are mapped, and many around them, count as memory of this process: those of one run at a time.
-        with self._mapped(run) as rows:
-            found = rows.slice(start, stop - start).select(list(columns))
-            return pa.ipc.read_record_batch(found.serialize(), found.schema)
+                # Pages that are mapped, and many around them, count as memory of this process: those of one run.
+                with self._mapped(run) as rows:
+                    found = rows.slice(start, stop - start).select(list(columns))
+                    found = pa.ipc.read_record_batch(found.serialize(), found.schema)
+                yield found
 
     @contextmanager
     def _mapped(self, run: int) -> Iterator[pa.RecordBatch]:
@@ -225,7 +217,6 @@ class PartitionedTable:
         self.count = about.count
         self._about = about
         self._tempdir = tempdir
-        self._typing = CellTyping(schema)
 
     @classmethod
     def open(cls, folder: str | Path, schema: Schema) -> PartitionedTable:
@@ -255,7 +246,7 @@ class PartitionedTable:
         """The rows of one partition that have a key, in the order of the file and under their numbers in it."""
         if not 0 <= number < self.count:
             raise IndexError(f"there are {self.count} partitions, and none of number {number} [VA246]")
-        rows = PartitionSource(self._about.source, self.folder, self._index(), number, self._typing, self._tempdir)
+        rows = PartitionSource(self._about.source, self.folder, self._index(), number, self._tempdir)
         columns, large = list(self.schema.sources), rows.size(list) > _LARGE
         # Opening runs takes most of the time, so all is read at once.
         naming = rows.read([ROW, KEY, ID] if large else [ROW, KEY, ID, *columns])

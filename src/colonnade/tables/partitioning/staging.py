@@ -1,8 +1,8 @@
 """From a party's file to partitions: a table is read, checked and copied to a private folder once, and then split.
 
-:func:`stage_table` types the cells, normalises the keys and looks for keys that are repeated. When it is known how
+:func:`stage_table` checks the cells, normalises the keys and looks for keys that are repeated. When it is known how
 people are spread over partitions, the copy is split. All of it is done in work units, which other processes of the
-party can do; one process needs the same memory for any table. A copy has the rows that have a key, with typed cells, in
+party can do; one process needs the same memory for any table. A copy has the rows that have a key, with their cells, in
 the order of the file. Beside it lie fingerprints of their keys, in the order of *buckets*, so that equal keys of all
 shards are found without all of them in memory.
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.cell_parsing import pa
-from colonnade.tables.encoding import CellTyping, EncodingReport, InvalidValues
+from colonnade.tables.encoding import EncodingReport, InvalidValues, encode_columns
 from colonnade.tables.keys import (
     KeyColumn,
     KeyPlan,
@@ -54,7 +54,7 @@ from colonnade.tables.partitioning.partitions import (
     write_run,
 )
 from colonnade.tables.schema import Schema
-from colonnade.tables.sources.base import TableSource
+from colonnade.tables.sources.base import TableSource, simplify_batch
 from colonnade.tables.sources.factory import open_source
 from colonnade.tables.table import TableRequest
 from colonnade.tables.text_format import TextFormat
@@ -215,7 +215,6 @@ class _ShardWriter:
         self.report = EncodingReport()
         self.keys = self.batches = 0
         self._reading, self._first = unit.reading, unit.first
-        self._typing = CellTyping(unit.reading.schema)
         self._block = block_rows(unit.reading.schema)
         self._fingerprints = KeyFingerprints(unit.folder)
         self._rows, self._keys = rows, keys
@@ -270,9 +269,8 @@ class _ShardWriter:
         assert asked.key_plan is not None  # noqa: S101 - for the type checker; only tables with keys are spread
         keys, rows = normalise_keys(batch, asked.key_plan, asked.key_columns, numbers, asked.source_name, asked.misfits)
         ids = name_rows({column: batch[column] for column in asked.naming_columns}, asked.source_name)
-        cells, found = self._typing.type_and_check(
-            batch, source=asked.source_name, numbers=numbers, misfits=asked.misfits
-        )
+        _, found = encode_columns(batch, asked.schema, source=asked.source_name, rows=numbers, misfits=asked.misfits)
+        cells = simplify_batch(batch.select(list(asked.schema.sources)))
         self.report += found
         if len(rows) < batch.num_rows:
             within = pa.array(rows)
@@ -281,21 +279,13 @@ class _ShardWriter:
 
 
 def block_rows(schema: Schema) -> int:
-    """How many rows are typed at a time."""
+    """How many rows are checked at a time."""
     return max(1, min(_BLOCK_ROWS, _BLOCK_CELLS // schema.encoded_width))
 
 
 def join_columns(rows: NDArray[np.int64], keys: Any, ids: Any, cells: pa.RecordBatch) -> pa.RecordBatch:
     """Rows as they are written: each with its number, from 0, and its key and id before its cells."""
     return pa.RecordBatch.from_arrays([pa.array(rows), keys, ids, *cells.columns], [ROW, KEY, ID, *cells.schema.names])
-
-
-def read_staged_rows(folder: Path, number: int, batches: range) -> Iterator[pa.RecordBatch]:
-    """Some batches of a piece that was copied."""
-    name, _ = _staged_names(number)
-    with read_errors(folder), pa.OSFile(str(folder / name)) as file, pa.ipc.open_file(file) as opened:
-        for batch in batches:
-            yield opened.get_batch(batch)
 
 
 def read_staged_keys(folder: Path, piece: StagedShard, buckets: range) -> Iterator[NDArray[np.uint64]]:
@@ -622,11 +612,13 @@ class WriteRun(WorkUnit):
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         for stretch in self.stretches:
-            for batch in read_staged_rows(self.folder, stretch.piece, stretch.batches):
-                numbers = np.asarray(batch.column(0)) + stretch.first
-                found = batch.set_column(0, batch.schema.field(0), pa.array(numbers))
-                gone = read_dropped_rows(self.folder, self.dropped, int(numbers[0]), int(numbers[-1]) + 1)
-                yield found.filter(pa.array(~np.isin(numbers, gone))) if len(gone) else found
+            path = str(self.folder / _staged_names(stretch.piece)[0])
+            with read_errors(self.folder), pa.OSFile(path) as file, pa.ipc.open_file(file) as opened:
+                for batch in map(opened.get_batch, stretch.batches):
+                    numbers = np.asarray(batch.column(0)) + stretch.first
+                    found = batch.set_column(0, batch.schema.field(0), pa.array(numbers))
+                    gone = read_dropped_rows(self.folder, self.dropped, int(numbers[0]), int(numbers[-1]) + 1)
+                    yield found.filter(pa.array(~np.isin(numbers, gone))) if len(gone) else found
 
 
 def plan_runs(

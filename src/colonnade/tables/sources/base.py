@@ -134,6 +134,8 @@ class TableSource(ABC):
     rereadable = True
     in_memory = False
     """Whether the rows are in memory already, so that nothing is won by leaving them where they are."""
+    changed = "the file has changed since it was first read"
+    """What to say of a source whose state is another one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -165,12 +167,15 @@ class TableSource(ABC):
 
     def record_state(self) -> None:
         """Note the state that must not change from now on."""
-        self._first = self._state_to_keep()
+        self._first = self.state()
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of all rows; raises, at the latest at the end, if the source has changed since :meth:`look`."""
+        """Some columns of all rows; raises, at the end at the latest, if the source has changed since the first read.
+
+        Or since :meth:`record_state` noted its state.
+        """
         if self._first is None:
-            self._first = self._state_to_keep()
+            self.record_state()
         else:
             self.refuse_changes()
         try:
@@ -192,19 +197,10 @@ class TableSource(ABC):
         """How many rows there are."""
         return sum(int(batch.num_rows) for batch in self.batches(self.columns()[:1]))
 
-    def _state_to_keep(self) -> Hashable:
-        """The state that must not change from now on."""
-        return self.state()
-
     def refuse_changes(self) -> None:
-        """Raise if the source has changed since :meth:`look`."""
+        """Raise if the source has changed since :meth:`record_state`."""
         if self.state() != self._first:
             raise DataError(f"{self.name}: {self.changed}; read it again [DA203]")
-
-    @property
-    def changed(self) -> str:
-        """What to say of a source whose state is another one."""
-        return "the file has changed since it was first read"
 
 
 _ONE_SHOT = (
@@ -224,7 +220,7 @@ class InMemorySource(TableSource):
 
     def __init__(self, table: Any, name: str) -> None:
         super().__init__(name)
-        self._table = table
+        self._table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
 
     def columns(self) -> list[str]:
         """The names of all columns."""
@@ -234,7 +230,9 @@ class InMemorySource(TableSource):
 
     def read_chosen(self, choose: files.ColumnChooser) -> pa.Table:
         """The chosen columns."""
-        return files.read_columns(self._table, self.name, choose)
+        if hasattr(self._table, "reset_index"):
+            return files.read_frame(self._table, self.name, choose)
+        return self._table.select(files.choose_columns(self._table.column_names, self.name, choose))
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return iter(self.read_chosen(lambda _: columns).to_batches())
@@ -341,6 +339,7 @@ def quote_identifier(column: str) -> str:
 
 SORT_RUN_BYTES = 1 << 25
 _MAX_SORT_RUNS = 128
+_NOWHERE = "no folder was found"
 _PLACE = "\0place"  # no column of a schema can have this name
 
 
@@ -357,7 +356,15 @@ class SpillFile:
             self._write(batches)
             self._file.flush()
         except OSError as error:
-            raise no_space_error(error) from None
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise DataError(
+                    "the table needs a temporary file, and too many files are open already; "
+                    "allow more (ulimit -n), or run fewer parties in one process [DA259]"
+                ) from None
+            raise DataError(
+                f"the table does not fit where temporary files go ({tempfile.tempdir or _NOWHERE}): "
+                f"{error.strerror or 'writing failed'}; make room, or set TMPDIR to a larger disk [DA260]"
+            ) from None
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -382,7 +389,10 @@ class SpillFile:
                 for group in groups:
                     yield pa.Table.from_batches([opened.get_batch(number) for number in group]).select(list(columns))
         except OSError as error:
-            raise unreadable_spill_error(error) from None
+            raise DataError(
+                f"the temporary copy of the table cannot be read back ({tempfile.tempdir or _NOWHERE}): "
+                f"{error.strerror or 'reading failed'}; set TMPDIR to another disk [DA258]"
+            ) from None
 
 
 class ExternalSort:
@@ -410,48 +420,14 @@ class ExternalSort:
             first, last = np.searchsorted(order, [start, start + batch.num_rows], sorter=by_row)
             here = np.sort(by_row[first:last])
             if len(here):
-                rows = _without_dictionaries(batch.take(pa.array(order[here] - start))).append_column(
-                    _PLACE, pa.array(here)
-                )
-                stretch = self._stretch = self._stretch or self._fitting(rows)
+                # The file can hold one dictionary for each column, and those of batches may differ.
+                rows = simplify_batch(batch.take(pa.array(order[here] - start)))
+                rows = rows.append_column(_PLACE, pa.array(here))
+                fitting = SORT_RUN_BYTES // max(1, int(rows.nbytes) // int(rows.num_rows))
+                stretch = self._stretch = self._stretch or max(1, fitting, -(-self._rows // _MAX_SORT_RUNS))
                 edges = [0, *(np.flatnonzero(np.diff(here // stretch)) + 1).tolist(), len(here)]
                 for low, high in pairwise(edges):
                     self._parts[int(here[low]) // stretch].append(written)
                     written += 1
                     yield rows.slice(low, high - low)
             start += batch.num_rows
-
-    def _fitting(self, rows: pa.RecordBatch) -> int:
-        each = max(1, int(rows.nbytes) // int(rows.num_rows))
-        return max(1, SORT_RUN_BYTES // each, -(-self._rows // _MAX_SORT_RUNS))
-
-
-def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch without dictionaries: the file can hold one for each column, and those of batches may differ."""
-    columns = [cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells for cells in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def unreadable_spill_error(error: OSError) -> DataError:
-    """The error for a temporary copy that was written and cannot be read."""
-    return DataError(
-        f"the temporary copy of the table cannot be read back ({_folder()}): "
-        f"{error.strerror or 'reading failed'}; set TMPDIR to another disk [DA258]"
-    )
-
-
-def no_space_error(error: OSError) -> DataError:
-    """The error for a temporary copy that cannot be written."""
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return DataError(
-            "the table needs a temporary file, and too many files are open already; "
-            "allow more (ulimit -n), or run fewer parties in one process [DA259]"
-        )
-    return DataError(
-        f"the table does not fit where temporary files go ({_folder()}): "
-        f"{error.strerror or 'writing failed'}; make room, or set TMPDIR to a larger disk [DA260]"
-    )
-
-
-def _folder() -> str:
-    return tempfile.tempdir or "no folder was found"

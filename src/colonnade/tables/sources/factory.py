@@ -18,12 +18,11 @@ from colonnade.tables.sources.databases import Query, QuerySource
 from colonnade.tables.sources.file_sets import (
     SPREADSHEET_ENDINGS,
     FileSet,
-    SingleFileSource,
     SpreadsheetSource,
     open_local_files,
     open_stored_files,
 )
-from colonnade.tables.sources.object_stores import has_pattern, is_address, redact_address
+from colonnade.tables.sources.object_stores import is_address, redact_address
 from colonnade.tables.text_format import TextFormat
 
 
@@ -141,9 +140,7 @@ def guess_format(given: Any, name: str) -> TextFormat:
     if not isinstance(given, str | Path) or (isinstance(given, str) and is_address(given)):
         return files.DEFAULT_FORMAT
     source = open_source(given, name)
-    if isinstance(source, SpreadsheetSource):
-        return files.DEFAULT_FORMAT
-    return files.guess_file_format(source.first_file() if isinstance(source, FileSet) else given, name)
+    return files.guess_file_format(source.first_file(), name) if isinstance(source, FileSet) else files.DEFAULT_FORMAT
 
 
 def _open_path(given: str | Path, name: str | None, text: TextFormat) -> TableSource:
@@ -155,6 +152,4 @@ def _open_path(given: str | Path, name: str | None, text: TextFormat) -> TableSo
     said = name or str(given)
     if path.suffix.lower() in SPREADSHEET_ENDINGS:
         return SpreadsheetSource(path, said, text)
-    if path.is_dir() or (has_pattern(str(path)) and not path.exists()):
-        return open_local_files(path, said, text)
-    return SingleFileSource(path, said, text)
+    return open_local_files(path, said, text)

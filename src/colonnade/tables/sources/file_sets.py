@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from colonnade.disk.reading import shorten
 from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.cell_parsing import pa, pc
-from colonnade.tables.sources.base import TableSource, simplify_batch, simplify_type
+from colonnade.tables.sources.base import InMemorySource, TableSource, simplify_batch, simplify_type
 from colonnade.tables.sources.databases import import_optional
 from colonnade.tables.sources.object_stores import (
     StoredFile,
@@ -42,41 +42,39 @@ _SHARDS = 1024  # a larger table has larger pieces, up to the longest
 
 @dataclass(frozen=True)
 class FilePart:
-    """One file of a data set: where it lies, how errors call it, its size and time, and what its folders say."""
+    """A file of a data set, or some of its row groups: where it lies, how errors call it, its size and time."""
 
     at: files.FileLocation
     name: str
     mark: Hashable
     path_columns: tuple[tuple[str, str | None], ...] = ()
-
-    def current_state(self) -> Hashable:
-        """Its size and time as they are now."""
-        return file_state(self.at) if isinstance(self.at, Path) else self.at.state()
-
-
-@dataclass(frozen=True)
-class FileSlice:
-    """A file, or some of the row groups of one."""
-
-    part: FilePart
-    columns: tuple[str, ...]
+    """What its folders say."""
+    columns: tuple[str, ...] = ()
     """Those of the file that are read: at least one, which tells how many rows there are."""
     groups: tuple[int, ...] | None = None
 
-    def batches(self, text: TextFormat) -> Iterator[pa.RecordBatch]:
-        """Its rows, as they are in the file."""
-        return files.read_batches(self.part.at, self.part.name, self.columns, text, self.groups)
-
-    def typed_batches(self, wanted: pa.Schema, text: TextFormat) -> Iterator[pa.RecordBatch]:
+    def batches(self, wanted: pa.Schema, text: TextFormat) -> Iterator[pa.RecordBatch]:
         """Its rows in the types of the whole data set; what folders say is text."""
-        said = dict(self.part.path_columns)
-        for batch in self.batches(text):
+        said = dict(self.path_columns)
+        for batch in files.read_batches(self.at, self.name, list(self.columns), text, self.groups):
             plain = simplify_batch(batch)
             arrays = [
-                plain.column(column) if column in self.columns else _repeat_text(said[column], batch.num_rows)
+                plain.column(column)
+                if column in self.columns
+                else pa.repeat(pa.scalar(said[column], pa.large_string()), batch.num_rows)
                 for column in wanted.names
             ]
-            yield _cast_columns(arrays, wanted, self.part.name)
+            try:
+                cast = [
+                    array if array.type.equals(field.type) else pc.cast(array, field.type)
+                    for array, field in zip(arrays, wanted, strict=True)
+                ]
+            except pa.ArrowException:
+                raise DataError(
+                    f"{self.name}: a number does not fit the type that the column has in other files; write all "
+                    "files alike [DA237]"
+                ) from None
+            yield pa.RecordBatch.from_arrays(cast, names=wanted.names)
 
 
 class FileShard(TableSource):
@@ -85,36 +83,31 @@ class FileShard(TableSource):
     def __init__(
         self,
         whole: TableSource,
-        stretches: Sequence[FileSlice],
+        stretches: Sequence[FilePart],
         text: TextFormat,
-        *,
-        wanted: pa.Schema | None = None,
-        address: str | None = None,
+        wanted: pa.Schema,
+        address: str | None,
     ) -> None:
         """``wanted`` are the types that all files of a data set are read as; ``address`` is that of their store."""
         super().__init__(whole.name)
-        self._changed = whole.changed
+        self.changed = whole.changed
         self._stretches = tuple(stretches)
         self._text = text
         self._wanted = wanted
         self._address = address
-        self._first = tuple(stretch.part.mark for stretch in self._stretches)
-
-    @property
-    def changed(self) -> str:
-        """What to say of files that are others now."""
-        return self._changed
+        self._first = tuple(stretch.mark for stretch in self._stretches)
 
     def columns(self) -> list[str]:
         """The columns that are read."""
-        return list(self._stretches[0].columns if self._wanted is None else self._wanted.names)
+        return list(self._wanted.names)
 
     def state(self) -> Hashable:
         """Sizes and times of the files as they are now."""
-        return tuple(stretch.part.current_state() for stretch in self._placed)
+        places = (each.at for each in self._placed)
+        return tuple(file_state(at) if isinstance(at, Path) else at.state() for at in places)
 
     @cached_property
-    def _placed(self) -> tuple[FileSlice, ...]:
+    def _placed(self) -> tuple[FilePart, ...]:
         """The stretches, in a store that this process has asked for."""
         if self._address is None:
             return self._stretches
@@ -123,10 +116,7 @@ class FileShard(TableSource):
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for stretch in self._placed:
-            found = (
-                stretch.batches(self._text) if self._wanted is None else stretch.typed_batches(self._wanted, self._text)
-            )
-            for batch in found:
+            for batch in stretch.batches(self._wanted, self._text):
                 yield batch.select(list(columns))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,13 +125,13 @@ class FileShard(TableSource):
         return kept | {"_stretches": tuple(_with_store(each, None) for each in self._stretches)}
 
 
-def divide_files(given: Sequence[FileSlice]) -> list[list[FileSlice]]:
+def divide_files(given: Sequence[FilePart]) -> list[list[FilePart]]:
     """Whole files, in their order, in pieces of about the same size; the row groups of a file may be in several."""
-    units = [(file, group, size) for file in given for group, size in _divisible_units(file.part)]
+    units = [(file, group, size) for file in given for group, size in _divisible_units(file)]
     least = shard_bytes(sum(size for *_, size in units))
-    found, held, bytes_held = list[list[FileSlice]](), list[FileSlice](), 0
+    found, held, bytes_held = list[list[FilePart]](), list[FilePart](), 0
     for file, group, size in units:
-        if group is not None and held and held[-1].part is file.part:
+        if group is not None and held and held[-1].at is file.at:
             held[-1] = replace(held[-1], groups=(*(held[-1].groups or ()), group))
         else:
             held.append(replace(file, groups=None if group is None else (group,)))
@@ -174,29 +164,9 @@ def _divisible_units(part: FilePart) -> list[tuple[int | None, int]]:
     return list(enumerate(groups))
 
 
-def _with_store(stretch: FileSlice, store: Any) -> FileSlice:
-    at = stretch.part.at
-    if not isinstance(at, StoredFile):
-        return stretch
-    return replace(stretch, part=replace(stretch.part, at=replace(at, store=store)))
-
-
-def _repeat_text(text: str | None, rows: int) -> Any:
-    return pa.repeat(pa.scalar(text, pa.large_string()), rows)
-
-
-def _cast_columns(arrays: Sequence[Any], wanted: pa.Schema, name: str) -> pa.RecordBatch:
-    """The columns in the types of the whole data set."""
-    try:
-        cast = [
-            array if array.type.equals(field.type) else pc.cast(array, field.type)
-            for array, field in zip(arrays, wanted, strict=True)
-        ]
-    except pa.ArrowException:
-        raise DataError(
-            f"{name}: a number does not fit the type that the column has in other files; write all files alike [DA237]"
-        ) from None
-    return pa.RecordBatch.from_arrays(cast, names=wanted.names)
+def _with_store(stretch: FilePart, store: Any) -> FilePart:
+    at = stretch.at
+    return replace(stretch, at=replace(at, store=store)) if isinstance(at, StoredFile) else stretch
 
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -207,6 +177,8 @@ _AT_ONCE = 8
 class FileSet(TableSource):
     """Files with the same columns, one after the other in the order of their paths; each is CSV or Parquet."""
 
+    changed = "files were added, removed or changed since it was first read"
+
     def __init__(
         self, name: str, look: Callable[[], list[FilePart]], text: TextFormat, *, address: str | None = None
     ) -> None:
@@ -216,11 +188,6 @@ class FileSet(TableSource):
         self._address = address
         self._look = look
         self._text = text
-
-    @property
-    def changed(self) -> str:
-        """What to say of files that are others now."""
-        return "files were added, removed or changed since it was first read"
 
     def columns(self) -> list[str]:
         """The columns of the files, and those that their folders say."""
@@ -233,8 +200,9 @@ class FileSet(TableSource):
         """Names, sizes and times of all files."""
         return _file_states(self._look())
 
-    def _state_to_keep(self) -> Hashable:
-        return _file_states(self._parts)
+    def record_state(self) -> None:
+        """Note the files as they were when they were first listed."""
+        self._first = _file_states(self._parts)
 
     def size(self, choose: files.ColumnChooser) -> int:
         """About how many bytes of memory the chosen columns would take."""
@@ -249,7 +217,7 @@ class FileSet(TableSource):
         """Files and row groups; a file of text is in one piece."""
         wanted = self._types(columns)
         found = divide_files(list(self._stretches(columns)))
-        return [FileShard(self, each, self._text, wanted=wanted, address=self._address) for each in found]
+        return [FileShard(self, each, self._text, wanted, self._address) for each in found]
 
     def count(self) -> int:
         """How many rows there are: Parquet files say it, others are read."""
@@ -257,10 +225,7 @@ class FileSet(TableSource):
 
     def first_file(self) -> Path:
         """The first file, of a data set on this machine."""
-        at = self._parts[0].at
-        if not isinstance(at, Path):
-            raise TypeError("a file of a store has no path [VA243]")
-        return at
+        return cast(Path, self._parts[0].at)
 
     @cached_property
     def _parts(self) -> list[FilePart]:
@@ -316,22 +281,25 @@ class FileSet(TableSource):
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = self._types(columns)
         for stretch in self._stretches(columns):
-            yield from stretch.typed_batches(wanted, self._text)
+            yield from stretch.batches(wanted, self._text)
 
-    def _stretches(self, columns: Sequence[str]) -> Iterator[FileSlice]:
+    def _stretches(self, columns: Sequence[str]) -> Iterator[FilePart]:
         """The files, each with those of the columns that it has itself."""
         for part, names in zip(self._parts, self._names, strict=True):
             inside = [column for column in columns if column in names]
             # Without any of its own columns, one tells how many rows a file has.
-            yield FileSlice(part, tuple(inside or list(names)[:1]))
+            yield replace(part, columns=tuple(inside or list(names)[:1]))
 
 
 def open_local_files(path: Path, name: str, text: TextFormat) -> FileSet:
-    """A folder of this machine, with all folders inside it, or the files that a pattern means."""
+    """A file of this machine, a folder with all folders inside it, or the files that a pattern means."""
     here = Path.cwd()  # wherever the program goes from here
     folder = path.is_dir()
+    several = folder or (has_pattern(str(path)) and not path.exists())
 
     def look() -> list[FilePart]:
+        if not several:
+            return [FilePart(here / path, name, file_state(here / path))]
         found = sorted(_walk_folder(here / path) if folder else _match_pattern(here / path), key=Path.as_posix)
         _refuse_twice(found)
         called = [str(each if path.is_absolute() else each.relative_to(here)) for each in found]
@@ -340,7 +308,10 @@ def open_local_files(path: Path, name: str, text: TextFormat) -> FileSet:
             for each, said in zip(found, called, strict=True)
         ]
 
-    return FileSet(name, look, text)
+    found = FileSet(name, look, text)
+    if not several:
+        found.changed = TableSource.changed
+    return found
 
 
 def _walk_folder(folder: Path) -> Iterator[Path]:
@@ -419,75 +390,20 @@ SPREADSHEET_ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _WHOLE = 2.0**53
 
 
-class SingleFileSource(TableSource):
-    """A file that must not change as long as a table reads from it."""
-
-    def __init__(self, path: Path, name: str, text: TextFormat = files.DEFAULT_FORMAT) -> None:
-        super().__init__(name)
-        self._path = path
-        self._text = text
-
-    def columns(self) -> list[str]:
-        """The names of all columns."""
-        return files.column_names(self._path, self.name, self._text)
-
-    def state(self) -> Hashable:
-        """Size and time of the file."""
-        return file_state(self._path)
-
-    def size(self, choose: files.ColumnChooser) -> int:
-        """About how many bytes of memory the chosen columns would take; of text, all of them."""
-        return files.estimate_memory(self._path, self.name, choose)
-
-    def count(self) -> int:
-        """How many rows there are, by lines where that is enough."""
-        return files.count_rows(self._path, self.name, self._text)
-
-    def shards(self, columns: Sequence[str]) -> list[TableSource]:
-        """The row groups of a Parquet file."""
-        file = FileSlice(FilePart(self._path.resolve(), self.name, self.state()), tuple(columns))
-        return [FileShard(self, each, self._text) for each in divide_files([file])]
-
-    def record_state(self) -> None:
-        """Note the state of the file, wherever the program goes from here."""
-        self._path = self._path.resolve()
-        super().record_state()
-
-    def read_chosen(self, choose: files.ColumnChooser) -> pa.Table:
-        """The chosen columns, in memory."""
-        return files.read_columns(self._path, self.name, choose, self._text)
-
-    def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return files.read_batches(self._path, self.name, columns, self._text)
-
-
-class SpreadsheetSource(TableSource):
+class SpreadsheetSource(InMemorySource):
     """A workbook of this machine. It is read as a whole, since it has a million rows at most, and every cell as text.
 
     So a cell means what it would mean in a CSV file: the number 7 is the id ``7``, and an empty cell is missing.
     """
 
-    in_memory = True
-
     def __init__(self, path: Path, name: str, text: TextFormat = files.DEFAULT_FORMAT) -> None:
-        super().__init__(name)
+        TableSource.__init__(self, name)  # the table is read when it is asked for
         self._path = path
         self._decimal = text.decimal or "."
-
-    def columns(self) -> list[str]:
-        """The cells of the first row."""
-        return list(self._table.column_names)
 
     def state(self) -> Hashable:
         """Size and time of the file."""
         return file_state(self._path)
-
-    def read_chosen(self, choose: files.ColumnChooser) -> pa.Table:
-        """The chosen columns."""
-        return self._table.select(files.choose_columns(self._table.column_names, self.name, choose))
-
-    def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return iter(self._table.select(list(columns)).to_batches())
 
     @cached_property
     def _table(self) -> pa.Table:
