@@ -12,7 +12,6 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator

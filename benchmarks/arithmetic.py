@@ -1,4 +1,4 @@
-"""Secure arithmetic: alone, and beside MPyC, SPU and CrypTen in one session; and a PCA of a wide table.
+"""Secure arithmetic: alone, and beside MPyC, SPU and CrypTen in one session.
 
 MPyC is in this environment (the `bench` extra); SPU and CrypTen have their own, whose interpreters COLONNADE_SPU and
 COLONNADE_CRYPTEN name. Peers that are not there are left out, and the page says how to install them.
@@ -14,7 +14,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -32,9 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import gram
-from colonnade import PCA, Federation, Party, Schema, number
-from colonnade.kinds.pca import evaluation as baselines
-from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, accelerator
+from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine
 from colonnade.mpc.fixed_point import functions
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine, FixedPointShares
 from colonnade.privacy import Trust
@@ -602,63 +599,6 @@ def csv_text(found: Figures) -> dict[str, str]:
     return {"arithmetic.csv": text.getvalue()}
 
 
-# --- a wide table
-
-
-WIDE_ROWS, WIDE_COLUMNS, COMPONENTS, EPSILON = 801, 20_531, 3, 50.0
-
-
-def wide_tables(rows: int, columns: int) -> tuple[list[pa.Table], list[Schema]]:
-    """Three strong directions among noise, cut into three parts."""
-    draws = np.random.default_rng(1)
-    basis = np.linalg.qr(draws.normal(size=(columns, COMPONENTS)))[0].T
-    values = (draws.normal(size=(rows, COMPONENTS)) * [0.6, 0.4, 0.3]) @ basis
-    values += 0.2 * draws.normal(size=(rows, columns)) / np.sqrt(columns)
-    ids = [f"p{i:04}" for i in range(rows)]
-    parts = np.array_split(np.arange(columns), len(SEATS))
-    made = [pa.table({"id": ids, **{f"g{j}": values[:, j] for j in part}}) for part in parts]
-    return made, [Schema({f"g{j}": number(-1, 1) for j in part}, clip=1.0) for part in parts]
-
-
-def measure_wide_pca(
-    rows: int = WIDE_ROWS, columns: int = WIDE_COLUMNS, repeats: int = 3, look: bool = False
-) -> dict[str, Any]:
-    """PCA of 801 x 20,531, three owners as threads of one process, from tables in memory to components.
-
-    A process looks for an accelerator when it has had work enough, so that a first fit does without.
-    """
-    began = time.perf_counter()
-    if look:
-        accelerator.find_device()
-    looking = time.perf_counter() - began
-    made, schemas = wide_tables(rows, columns)
-    runs = []
-    for _ in range(repeats):
-        clock = [time.perf_counter()]
-        parties = [Party(o, t, schema=s, id="id") for o, t, s in zip(SEATS, made, schemas, strict=True)]
-        people = Federation(parties)
-        clock.append(time.perf_counter())
-        model = PCA(COMPONENTS, epsilon=EPSILON, rows_at_most=1024, method="power").fit(people)
-        clock.append(time.perf_counter())
-        runs.append({"tables": clock[1] - clock[0], "fit": clock[2] - clock[1], "whole": clock[2] - clock[0]})
-    joint = np.hstack([party.table.sorted_by_id().matrix() for party in parties])
-    captured = baselines.variance_captured(joint, model.components_, center=True)
-    best = min(runs, key=lambda run: run["whole"])
-    device = accelerator.current_device()
-    name = "none" if device is None else str(device.device)
-    whole = [run["whole"] for run in runs]
-    return {"first": runs[0], "quickest": best, "all": whole, "looking": looking, "device": name, "captured": captured}
-
-
-def wide_rows(found: dict[str, Any]) -> Iterator[Row]:
-    """The figures of a reader."""
-    for name in ("first", "quickest"):
-        yield f"{name} fit: tables, fit, whole", ", ".join(f"{each:.2f} s" for each in found[name].values())
-    yield "all fits", ", ".join(f"{each:.2f} s" for each in found["all"])
-    yield "looking for an accelerator; which", f"{found['looking']:.2f} s; {found['device']}"
-    yield "variance captured", f"{found['captured']:.3f}"
-
-
 BENCHMARKS = {
     "peers": Benchmark(
         measure_beside_peers,
@@ -679,9 +619,6 @@ BENCHMARKS = {
             "one_core": "in threads that share a core",
             "shapes": "rows x columns",
         },
-    ),
-    "wide-pca": Benchmark(
-        measure_wide_pca, tabled(wide_rows, ("what", "measured")), help={"look": "look for an accelerator first"}
     ),
 }
 

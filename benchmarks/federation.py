@@ -7,13 +7,11 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import asyncio
 import contextlib
 import csv
 import http.client
 import io
 import json
-import os
 import random
 import re
 import signal
@@ -21,7 +19,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -52,9 +49,8 @@ from tests.support.standing import HUB, PARTIES, Standing, standing, until
 # --- scores on demand
 
 ROWS = 20_000
-ALLOWED = {"median, ms": 25.0, "99 %, ms": 100.0, "people a second": 1000.0, "far, median, ms": 150.0}
+ALLOWED = {"median, ms": 25.0, "99 %, ms": 100.0, "people a second": 1000.0}
 PRICES = {"exact": ("exact = true\n", ""), "epsilon 2": ("", "[budget]\nepsilon = { bank = 2.0 }\n")}
-ONE_WAY = 0.01
 BATCH = 1000
 OFTEN = {"exact": 10_000, "epsilon 2": 8}
 """How often the shop may be asked about one person: with noise, as its epsilon is reserved for so many."""
@@ -113,55 +109,6 @@ class House:
                 old.unlink()
 
 
-@contextlib.contextmanager
-def far(target: int, one_way: float) -> Iterator[int]:
-    """A proxy that holds every byte for a while in each direction; returns its port."""
-    loop, ready = asyncio.new_event_loop(), threading.Event()
-    ports: list[int] = []
-
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-        async def read() -> None:
-            while data := await reader.read(1 << 16):
-                queue.put_nowait((loop.time() + one_way, data))
-            queue.put_nowait((loop.time() + one_way, b""))
-
-        reading = loop.create_task(read())
-        with contextlib.suppress(ConnectionError):
-            while True:
-                due, data = await queue.get()
-                await asyncio.sleep(max(0.0, due - loop.time()))
-                if not data:
-                    break
-                writer.write(data)
-                await writer.drain()
-        reading.cancel()
-        writer.close()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        to_hub = await asyncio.open_connection("127.0.0.1", target)
-        for stream in (writer, to_hub[1]):
-            stream.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.gather(carry(reader, to_hub[1]), carry(to_hub[0], writer))
-
-    async def serve() -> None:
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        ports.append(server.sockets[0].getsockname()[1])
-        ready.set()
-
-    def run() -> None:
-        loop.create_task(serve())
-        loop.run_forever()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    ready.wait()
-    yield ports[0]
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-
-
 @dataclass
 class Caller:
     """A program that asks, on one connection that stays open."""
@@ -196,13 +143,12 @@ def answered(found: tuple[int, float]) -> float:
 
 
 @contextlib.contextmanager
-def session(house: House, price: str, away: bool) -> Iterator[tuple[int, str, list[str]]]:
+def session(house: House, price: str) -> Iterator[tuple[int, str, list[str]]]:
     """Three processes with a session open; the port of the interface, the token, and people to ask about."""
     own, api = free_ports(2)
     pins = Study.load(house.folder / "keys.toml").content.pins
     with contextlib.ExitStack() as stack:
-        dialled = stack.enter_context(far(own, ONE_WAY)) if away else own
-        study = house.study("standing", price, dialled, dict(pins))
+        study = house.study("standing", price, own, dict(pins))
         house.agree(study, price)
         start = [sys.executable, "-m", "colonnade", "scores"]
         key = house.folder / "coordinator" / "coordinator.key"
@@ -229,9 +175,9 @@ def session(house: House, price: str, away: bool) -> Iterator[tuple[int, str, li
         yield api, token.read_text().strip(), people
 
 
-def ask(house: House, price: str, away: bool, singles: int, batches: int) -> dict[str, float]:
-    """Figures of one price, near or far."""
-    with session(house, price, away) as (port, token, people):
+def ask(house: House, price: str, singles: int, batches: int) -> dict[str, float]:
+    """Figures of one price."""
+    with session(house, price) as (port, token, people):
         caller = Caller(port, token)
         for index in range(20):
             caller.ask(people[index : index + 1])
@@ -262,17 +208,14 @@ def measure_scores(singles: int = 1000, batches: int = 15) -> dict[str, dict[str
     A bank asks and a shop answers; the coordinator keeps the third seat and the hub. Each is a process of its own, as
     `colonnade scores` starts it, and they meet by TLS on loopback. A program asks the bank's interface, on one
     connection that stays open. Seats check each other, as predictions do by default; the shop's count is on disk before
-    each answer. "20 ms away" puts a proxy between each party and the hub that holds every byte for 10 ms in each
-    direction: a round trip to the hub takes 20 ms, and one from party to party 40 ms.
+    each answer.
     """
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         house = House.make(Path(folder) / "house")
-        for away in (False, True):
-            for price in PRICES:
-                label = price + (", 20 ms away" if away else "")
-                found[label] = ask(house, price, away, singles, batches)
-                print(label, found[label], file=sys.stderr, flush=True)
+        for price in PRICES:
+            found[price] = ask(house, price, singles, batches)
+            print(price, found[price], file=sys.stderr, flush=True)
     return found
 
 
@@ -280,11 +223,8 @@ def scores_body(found: dict[str, dict[str, float]]) -> str:
     """Every figure, and the worst of them beside what is asked for."""
     keys = list(next(iter(found.values())))
     rows = [[name, *(f"{row[key]:,.1f}" for key in keys)] for name, row in found.items()]
-    near = [row for name, row in found.items() if "away" not in name]
-    away = [row for name, row in found.items() if "away" in name]
-    held = {key: max(row[key] for row in near) for key in ("median, ms", "99 %, ms")}
-    held["people a second"] = min(row["people a second"] for row in near)
-    held["far, median, ms"] = max(row["median, ms"] for row in away)
+    held = {key: max(row[key] for row in found.values()) for key in ("median, ms", "99 %, ms")}
+    held["people a second"] = min(row["people a second"] for row in found.values())
     worst = []
     for key, value in held.items():
         least = key.startswith("people")
@@ -608,8 +548,7 @@ BENCHMARKS = {
         page="scores_on_demand",
         title="Scores on demand",
         about=f"Questions about one person and about {BATCH:,} people; the table has {ROWS:,} people of two parties. "
-        '"20 ms away": every byte between a party and the hub is held for 10 ms in each direction, so a round trip to '
-        "the hub takes 20 ms and one between parties 40 ms. A question takes four messages in turn: the question, "
+        "A question takes four messages in turn: the question, "
         "shares, a comparison among the seats, the opening.",
         help={"singles": "questions about one person", "batches": f"questions about {BATCH:,} people"},
     ),

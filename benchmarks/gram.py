@@ -10,7 +10,6 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

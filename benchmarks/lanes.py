@@ -9,7 +9,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import ctypes
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -19,7 +18,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +31,10 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.scale import BUILT_IN, MachineBenchmark, RunTimeEstimate, WorkerFleet, estimate, work_of_task
 from colonnade.tables.keys import Key
 from harness import (
-    PATIENCE,
     Benchmark,
-    Row,
     alone,
     command,
-    in_processes,
-    resident,
     table,
-    tabled,
     verdict,
     write_marked,
 )
@@ -446,19 +439,6 @@ def predicted(
     return estimate(work, fleet, measured.constants)
 
 
-def write_tables(folder: Path, rows: int, columns: int) -> None:
-    """A Parquet file for each owner, in an order of its own; all have the same people."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for place, (owner, width) in enumerate(widths(columns).items()):
-        draws = np.random.default_rng(place)
-        order = draws.permutation(rows)
-        held = {"person_id": pa.array([f"person-{i:09d}" for i in order.tolist()])}
-        held |= {f"c{i}": pa.array(draws.uniform(0, 1, rows).round(4)) for i in range(width)}
-        pq.write_table(pa.table(held), folder / f"{owner}.parquet")
-
-
 def predictions(measured: MachineBenchmark) -> str:
     """Predictions as markdown."""
     lines = [
@@ -479,68 +459,6 @@ def predictions(measured: MachineBenchmark) -> str:
     return "\n".join(lines)
 
 
-def _prepare(name: str, folder: str, columns: int) -> Any:
-    return partial(_take_part, folder=folder, columns=columns)
-
-
-def _take_part(stage: Any, folder: str, columns: int) -> dict[str, Any]:
-    from colonnade.protocols import align
-    from colonnade.protocols.moments import programs
-    from colonnade.protocols.session import run_role
-    from colonnade.tables import Schema, number, read_table
-
-    task, aligning = tasks(columns)
-    began, cpu = time.time(), time.process_time()
-    schema = Schema({f"c{i}": number(0, 1) for i in range(widths(columns).get(stage.name, 0) or 1)}, clip=CLIP)
-    held = None
-    if stage.name != COORDINATOR:
-        held = read_table(Path(folder) / f"{stage.name}.parquet", schema, id=None, keys=aligning.plan)
-        held.check()
-    reading = time.process_time() - cpu
-    place = stage.join()
-    count = 0
-
-    def program(me: Any) -> Any:
-        nonlocal count
-        if held is None:
-            align.coordinator(me, aligning)
-            return programs.coordinator(me, task)
-        with me.meter.phase("align"):
-            found = align.owner(me, held.keys, aligning).table(held)
-        count = found.rows
-        return programs.owner(me, found, task)
-
-    played = run_role(place, task, program, wait=PATIENCE, aligns=True, processor=time.process_time)
-    return {
-        "cpu": time.process_time() - cpu,
-        "reading": reading,
-        "phases": {name: phase.cpu for name, phase in played.phases.items()},
-        "began": began,
-        "ended": time.time(),
-        "sent": place.counters.total.payload_sent,
-        "peak": resident("VmHWM"),
-        "rows": count,
-    }
-
-
-def run_whole(rows: int, columns: int) -> dict[str, Any]:
-    """One run, in processes on this machine."""
-    with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
-        write_tables(Path(folder), rows, columns)
-        found = in_processes((*OWNERS, COORDINATOR), partial(_prepare, folder=folder, columns=columns))
-    assert all(found[owner]["rows"] == rows for owner in OWNERS), "not all people were found"
-    return {
-        "rows": rows,
-        "columns": columns,
-        "cpu": sum(one["cpu"] for one in found.values()),
-        "owners": {name: found[name] for name in OWNERS},
-        "coordinator": found[COORDINATOR],
-        "wall": max(one["ended"] for one in found.values()) - min(one["began"] for one in found.values()),
-        "sent": sum(one["sent"] for one in found.values()),
-        "peak": max(one["peak"] for one in found.values()),
-    }
-
-
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "scale.md"
 
 
@@ -554,29 +472,6 @@ def measure_model(bench: str = "", write_docs: bool = False) -> str:
     if write_docs:
         write_marked(PAGE, {"predictions": made})
     return made
-
-
-def measure_whole(rows: int = 100_000, columns: int = 30) -> dict[str, Any]:
-    """So many rows once, without lanes, from Parquet files in orders of their own to the opened sums.
-
-    In processes over TLS. Beside each figure stands the model's, and how far it is off; processor time, since the
-    machine may be shared.
-    """
-    guess = predicted(rows, columns, WorkerFleet(), BUILT_IN)
-    memory = max(party.worker_memory for party in guess.parties)
-    foreseen = {"cpu": 3600 * guess.core_hours, "sent": guess.bytes_total, "peak": memory}
-    return run_whole(rows, columns) | {"guess": foreseen}
-
-
-def whole_rows(found: dict[str, Any]) -> Iterator[Row]:
-    """A measured run beside its prediction."""
-    guess = found["guess"]
-    off = {key: f"({guess[key] / found[key] - 1:+.0%})" for key in guess}
-    yield (
-        f"{found['rows']:,} x {found['columns']}",
-        f"{found['cpu']:.1f} s, {guess['cpu']:.1f} s {off['cpu']}",
-        *(f"{size(found[key])}, {size(guess[key])} {off[key]}" for key in ("sent", "peak")),
-    )
 
 
 BENCHMARKS = {
@@ -609,9 +504,6 @@ BENCHMARKS = {
             "bench": "constants by `colonnade bench`, instead of the built-in ones",
             "write_docs": "put the table into docs/explanation/scale.md",
         },
-    ),
-    "whole": Benchmark(
-        measure_whole, tabled(whole_rows, ("size", "processor time", "on the wire", "the largest process"))
     ),
 }
 

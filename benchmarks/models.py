@@ -11,7 +11,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -49,7 +48,6 @@ from colonnade.tables.datasets import PERSON_ID, Dataset, person_ids
 from gram import Stored
 from harness import (
     PATIENCE,
-    RESULTS,
     Act,
     Benchmark,
     Row,
@@ -62,7 +60,6 @@ from harness import (
 )
 from peers import Recipe, in_one_place, in_the_clear
 from research.datasets import load_dataset
-from research.reproduce.results import PROVEN, Group, Row as Point, write_csv
 from research.synthesis.layouts import Bench, bench
 
 # --- regressions
@@ -254,7 +251,6 @@ ACTIVE, PASSIVE = "active", "passive"
 WIDTH = 10
 PEOPLE, BATCH, EPSILON, DELTA = 100_000, 3200, 1.0, 0.01
 ALLOWED, REQUIRED = 1.15, 20.0
-STEPS = (1, 2, 4, 6, 8, 10)
 FIGURES = ("wall", "exchange", "cpu", "sent")
 FEW = (200, 400)
 """How many rows homomorphic encryption gets."""
@@ -266,8 +262,6 @@ TITLES = {
     "alternating": "alternating fits, as the pre-flight plans them",
     "gradient": f"gradient steps, 1 epoch, batches of {BATCH}",
 }
-OURS, SILENT = "Colonnade, gradient steps", "the same without noise"
-IN_THE_CLEAR, ENCRYPTED = "messages in the clear", "encrypted; the result is not private"
 _COLUMNS = {f"x{k}": number(-1, 1) for k in range(WIDTH)}
 SCHEMAS = {ACTIVE: Schema({**_COLUMNS, "y": flag()}), PASSIVE: Schema(_COLUMNS)}
 LABEL = f"{ACTIVE}.y"
@@ -434,29 +428,6 @@ def exchange_rows(found: dict[str, Any]) -> Iterator[Row]:
             )
 
 
-def figure_3(repeats: int) -> Iterator[Point]:
-    """Both panels of the paper's figure: epochs at 10,000 rows, and rows at one epoch; the exchange alone."""
-    points = encrypted()
-    slow = f"Paillier (phe, 2048 bits), scaled from {points[-1]['rows']} rows"
-    few = PEOPLE // 10
-    panels = (
-        (Group("HDP Fig. 3", "made up", f"{few:,} rows", "epochs", "seconds"), [(few, k) for k in STEPS]),
-        (Group("HDP Fig. 3", "made up", "1 epoch", "rows", "seconds"), [(few * k, 1) for k in STEPS]),
-    )
-    for group, places in panels:
-        for count, epochs in places:
-            at = epochs if group.axis == "epochs" else count
-            line = in_turns(count, {"method": "gradient", "epochs": epochs}, repeats)
-            yield group.row(at, OURS, PROVEN, line["noise"]["all"]["exchange"])
-            yield group.row(at, SILENT, IN_THE_CLEAR, line["silent"]["all"]["exchange"])
-            yield group.known(at, slow, ENCRYPTED, scaled(points, count, epochs))
-
-
-def measure_steps(repeats: int = 10) -> list[str]:
-    """Both panels of the run times of the HDP-VFL paper, into results/exchange.csv, for `research reproduce hdp`."""
-    return [str(write_csv(RESULTS / "exchange.csv", list(figure_3(repeats))))]
-
-
 # --- a head that a committee learns
 
 
@@ -578,7 +549,6 @@ def head_rows(found: dict[str, dict[str, Any]]) -> Iterator[Row]:
 
 
 TABLE_EPSILON, TABLE_DELTA = 1.0, 1e-5
-CROWDS = (None, 1_000_000)
 MOST_CROWD = {None: 60.0, 1_000_000: 180.0}
 TABLE_STUDY = """\
 name = "adult"
@@ -708,7 +678,6 @@ BENCHMARKS = {
         "holds its weights; what is in it, and what the peer does, is said in [the list of benchmarks](../README.md). "
         "Epsilon 1, delta 0.01.",
     ),
-    "steps": Benchmark(measure_steps, "\n".join),
     "head": Benchmark(
         measure_head,
         tabled(

@@ -1,12 +1,8 @@
-"""Programs of other frameworks, for comparisons: each in an environment of its own, with numpy and without Colonnade.
+"""Programs of other frameworks, for comparisons: in environments of their own, with numpy and without Colonnade.
 
 MPyC, SPU and CrypTen compute on shares, in processes on loopback without TLS; each prints one JSON object. A time is
 from shares of the operands to shares of the result, or for X'X from tables in the clear. Paillier is the baseline of
-learning over messages. diffprivlib 0.6 needs a scikit-learn of its own, so it takes two steps in two environments:
-
-    .venv/bin/python benchmarks/peers.py splits /tmp/peers        (this project's environment)
-    python -m venv /tmp/dpl && /tmp/dpl/bin/pip install diffprivlib scikit-learn==1.6.1
-    /tmp/dpl/bin/python benchmarks/peers.py diffprivlib /tmp/peers benchmarks/results/diffprivlib.csv
+learning over messages.
 """
 
 from __future__ import annotations
@@ -17,11 +13,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import csv
 import importlib
 import json
 import math
-import os
 import pickle
 import secrets
 import socket
@@ -30,7 +24,6 @@ import sys
 import tempfile
 import time
 import types
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -833,93 +826,6 @@ def in_the_clear(active: Matrix, passive: Matrix, labels: Matrix, recipe: Recipe
     return weights[:width], weights[width:]
 
 
-# --- diffprivlib: regressions for a trusted curator and pure epsilon, with the public bounds of the schemas
-
-
-EPSILONS = (0.1, 1.0, 10.0)
-LINE = ["part", "data", "setting", "axis", "at", "method", "promise", "measure", "mean", "deviation", "runs"]
-PROMISE = "needs a trusted curator"
-
-
-def prepare_splits(folder: Path, runs: int, seed: int) -> None:
-    """Matrices, labels and splits, and where the lines belong."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies beside this folder
-
-    from research.reproduce import census, chance
-    from research.reproduce.options import Options
-
-    options = Options()
-    cases = (
-        ("FM Table I", census.working_hours(options), "mean squared error"),
-        ("FM Table III", census.adult(options), "accuracy"),
-        ("FM Table III", census.dutch(options), "accuracy"),
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, (part, people, measure) in enumerate(cases):
-        rows = people.features if measure != "accuracy" else people.unit[:, :-1]
-        splits = [chance.split(len(people.label), run, seed) for run in range(runs)]
-        facts = {
-            "part": part,
-            "data": people.name,
-            "setting": f"{len(people.label)} people",
-            "axis": "epsilon",
-            "measure": measure,
-        }
-        np.savez_compressed(
-            folder / f"{number}.npz",
-            rows=rows,
-            label=people.label,
-            low=[_low_end(column) for schema in people.dataset.feature_schemas.values() for column in _parts(schema)],
-            facts=json.dumps(facts),
-            train=np.array([train for train, _ in splits]),
-            test=np.array([test for _, test in splits]),
-        )
-
-
-def _parts(schema: Any) -> list[Any]:
-    return [column for column in schema.columns.values() for _ in column.parts]
-
-
-def _low_end(column: Any) -> float:
-    return -1.0 if getattr(column, "scale", "unit") == "signed" else 0.0
-
-
-def fit_splits(folder: Path, target: Path) -> None:
-    """Fit and score on every split; needs diffprivlib and nothing of this project."""
-    import diffprivlib
-    from diffprivlib.models import LinearRegression, LogisticRegression
-
-    warnings.filterwarnings("ignore")
-    lines = []
-    for path in sorted(folder.glob("*.npz")):
-        with np.load(path) as stored:
-            rows, label, low, train, test = (stored[key] for key in ("rows", "label", "low", "train", "test"))
-            facts = json.loads(str(stored["facts"]))
-        linear = facts["measure"] != "accuracy"
-        high = np.ones(rows.shape[1])
-        for epsilon in EPSILONS:
-            draws = []
-            for learn, check in zip(train, test, strict=True):
-                model: Any
-                if linear:
-                    model = LinearRegression(epsilon=epsilon, bounds_X=(low, high), bounds_y=(-1.0, 1.0))
-                    error = model.fit(rows[learn], label[learn]).predict(rows[check]) - label[check]
-                    draws.append(float(np.mean(error**2)))
-                else:
-                    model = LogisticRegression(epsilon=epsilon, data_norm=1.0, max_iter=300)
-                    draws.append(float(model.fit(rows[learn], label[learn]).score(rows[check], label[check])))
-            spread = float(np.std(draws, ddof=1)) if len(draws) > 1 else 0.0
-            method = f"diffprivlib {diffprivlib.__version__}, trusted curator"
-            found = {"at": epsilon, "method": method, "promise": PROMISE}
-            numbers = {"mean": f"{np.mean(draws):.6g}", "deviation": f"{spread:.6g}", "runs": len(draws)}
-            lines.append({**facts, **found, **numbers})
-            print(facts["data"], epsilon, numbers)
-    with target.open("w", newline="", encoding="utf-8") as opened:
-        writer = csv.DictWriter(opened, LINE, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
-
-
 # --- commands
 
 
@@ -945,13 +851,6 @@ def parse_arguments() -> argparse.Namespace:
     for each in (elementwise, product):
         each.add_argument("peer", choices=PEERS)
         each.add_argument("--parties", type=int, help="of CrypTen, two or three")
-    first = words.add_parser("splits", help="data and splits for diffprivlib; in our environment")
-    first.add_argument("folder", type=Path)
-    first.add_argument("--runs", type=int, default=20)
-    first.add_argument("--seed", type=int, default=2024)
-    second = words.add_parser("diffprivlib", help="its regressions on these splits; in its environment")
-    second.add_argument("folder", type=Path)
-    second.add_argument("target", type=Path)
     return parser.parse_args()
 
 
@@ -964,12 +863,6 @@ def main() -> None:
         print(json.dumps(PARTIES[package, kind](int(place), places.split(","), *given)), flush=True)
         os._exit(0)  # links of peers may not end by themselves
     asked = parse_arguments()
-    if asked.what == "splits":
-        prepare_splits(asked.folder, asked.runs, asked.seed)
-        return
-    if asked.what == "diffprivlib":
-        fit_splits(asked.folder, asked.target)
-        return
     peer = PEERS[asked.peer]
     if asked.parties:
         peer = replace(peer, parties=asked.parties)

@@ -13,7 +13,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hashlib
 import json
-import os
 import resource
 import shutil
 import subprocess

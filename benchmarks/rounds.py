@@ -16,7 +16,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import math
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

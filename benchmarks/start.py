@@ -11,8 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,19 +44,6 @@ PROGRAMS = {
 EXAMPLE = Path("examples") / "three-organisations"
 RUN = ["-m", "colonnade", "run", "STUDY.toml", "--again", "--json"]
 # In threads, as a notebook does it; what it prints are the seconds of a fit alone.
-FIT = """
-import time
-from colonnade import PCA, Federation, Party
-parties = [Party(name, f"{name}/{name}.csv", schema=f"schemas/{name}.toml", id="person_id")
-           for name in ("bank", "shop", "clinic")]
-people = Federation(parties)
-people.align(on="person_id")
-PCA(n_components=5, epsilon=1.0, delta=1e-5).fit(people)
-start = time.process_time(), time.perf_counter()
-for _ in range(10):
-    PCA(n_components=5, epsilon=1.0, delta=1e-5).fit(people)
-print((time.process_time() - start[0]) / 10, (time.perf_counter() - start[1]) / 10)
-"""
 
 
 def environment(tree: Path | None = None) -> dict[str, str]:
@@ -136,56 +122,11 @@ def used_by(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def whole(arguments: list[str], folder: Path, tree: Path) -> Measured:
-    """A command from its start to its end."""
-    start = time.perf_counter()
-    used = cold_seconds(arguments, folder, tree)
-    return used, time.perf_counter() - start
-
-
-def fit(folder: Path, tree: Path) -> Measured:
-    """A fit in threads, without what comes before it."""
-    words = [sys.executable, "-c", FIT]
-    said = subprocess.run(words, check=True, capture_output=True, text=True, env=environment(tree), cwd=folder).stdout
-    used, clock = map(float, said.split())
-    return used, clock
-
-
 def study_seconds() -> float:
     """`colonnade run` of the example."""
     with tempfile.TemporaryDirectory() as place:
         folder = prepared(Path(place))
         return median(cold_seconds(RUN, folder) for _ in range(RUNS_OF_STUDIES))
-
-
-def measure_beside(folder: str = "../before", runs: int = RUNS) -> dict[str, Any]:
-    """Small studies by another tree of Colonnade, such as a worktree, and by this one, in turn."""
-    other = Path(folder).absolute()
-    cases: dict[str, Callable[[Path, Path], Measured]] = {
-        "`colonnade run STUDY.toml`, all its processes": lambda folder, tree: whole(RUN, folder, tree),
-        "a program that aligns and fits eleven times in threads": lambda folder, tree: whole(["-c", FIT], folder, tree),
-        "one fit of these": fit,
-    }
-    with ExitStack() as left:
-        places = {
-            tree: prepared(Path(left.enter_context(tempfile.TemporaryDirectory())), tree) for tree in (other, TREE)
-        }
-        found: dict[str, dict[str, list[Measured]]] = {name: {"before": [], "now": []} for name in cases}
-        for name, case in cases.items():
-            for number in range(runs):
-                for tree in (other, TREE) if number % 2 else (TREE, other):
-                    found[name]["now" if tree == TREE else "before"].append(case(places[tree], tree))
-        return found
-
-
-def beside_rows(found: dict[str, Any]) -> Iterator[Row]:
-    """Medians of processor time and of the clock, before and now."""
-    for name, trees in found.items():
-        cells = []
-        for what in (0, 1):
-            before, now = (median(each[what] for each in trees[tree]) for tree in ("before", "now"))
-            cells += [f"{before:.3f} s", f"{now:.3f} s", f"{now / before:.3f}"]
-        yield [name, *cells]
 
 
 def measure_start() -> dict[str, float]:
@@ -211,7 +152,6 @@ def start_rows(found: dict[str, float]) -> Iterator[Row]:
 
 
 ROWS = (5_000_000, 10_000_000)
-SOURCES = ("parquet", "duckdb", "folder", "csv", "sqlite")
 WIDTH = 8
 ID_BYTES = 9 + 8  # the letters of an id, and where it ends
 _FILES = 8
@@ -315,11 +255,6 @@ def sources_body(found: dict[str, dict[str, Any]]) -> str:
 
 BENCHMARKS = {
     "programs": Benchmark(measure_start, tabled(start_rows, ("program", "seconds", "times `import numpy`"))),
-    "beside": Benchmark(
-        measure_beside,
-        tabled(beside_rows, ("", "before: processor", "now", "ratio", "before: clock", "now", "ratio")),
-        help={"folder": "the other tree", "runs": "of each tree"},
-    ),
     "sources": Benchmark(
         measure_sources,
         sources_body,
