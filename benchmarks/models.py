@@ -58,7 +58,7 @@ from harness import (
     tabled,
     verdict,
 )
-from peers import Recipe, in_one_place, in_the_clear
+from peers import Arbiter, Recipe, in_one_place, in_the_clear
 from research.datasets import load_dataset
 from research.synthesis.layouts import Bench, bench
 
@@ -365,9 +365,9 @@ def encrypted(few: tuple[int, ...] = FEW) -> list[dict[str, Any]]:
     for rows in few:
         cells, labels = made_up(rows)
         active = np.hstack([cells[ACTIVE], np.ones((rows, 1))])
-        recipe = Recipe(batch=min(BATCH, rows))
+        recipe, arbiter = Recipe(batch=min(BATCH, rows)), Arbiter()
         begun = time.perf_counter()
-        weights = in_one_place(active, cells[PASSIVE], labels, recipe)
+        weights = in_one_place(active, cells[PASSIVE], labels, recipe, arbiter)
         wall = time.perf_counter() - begun
         for ours, clear in zip(weights, in_the_clear(active, cells[PASSIVE], labels, recipe), strict=True):
             assert np.allclose(ours, clear, atol=1e-5), "the ciphertexts come to something else"

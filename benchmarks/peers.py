@@ -801,10 +801,9 @@ def _size(public: Any) -> int:
 
 
 def in_one_place(
-    active: Matrix, passive: Matrix, labels: Matrix, recipe: Recipe, bits: int = KEY_BITS
+    active: Matrix, passive: Matrix, labels: Matrix, recipe: Recipe, arbiter: Arbiter
 ) -> tuple[Matrix, Matrix]:
     """All three roles after one another: both parties' weights."""
-    arbiter = Arbiter(bits)
     mine = Active(active, arbiter.public, recipe, labels=labels)
     theirs = Passive(passive, arbiter.public, recipe)
     for batch in recipe.batches(len(labels)):
