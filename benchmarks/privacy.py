@@ -186,7 +186,7 @@ def reserve(ledger: Ledger, number: int) -> LedgerEntry:
 def fill(path: Path, size: int) -> None:
     """A ledger with so many entries, and the costs that reservations one by one would have left."""
     ledger = Ledger(path, owner="bank")
-    with ledger._file.writing() as base:
+    with ledger.writing() as base:
         for number in range(size - 1):
             at = (START + timedelta(hours=3 * number)).isoformat(timespec="milliseconds")
             people = StudyParticipants.of("bank", keys(number), trust(number)).to_json()

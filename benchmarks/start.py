@@ -250,7 +250,8 @@ def sources_body(found: dict[str, dict[str, Any]]) -> str:
             grown.append([kind, f"{slope['there']:.1f}", f"{slope['checked']:.1f}"])
     heads = ("source", "rows", "MiB until the table is there", "until all is checked", "reading", "with checking")
     said = f"The ids alone take {ID_BYTES} bytes a row, which every party holds as long as a study needs them."
-    return "\n\n".join([table(heads, rows), table(("source", "bytes a row, reading", "with checking"), grown), said])
+    slopes_table = [table(("source", "bytes a row, reading", "with checking"), grown)] if grown else []
+    return "\n\n".join([table(heads, rows), *slopes_table, said])
 
 
 BENCHMARKS = {
