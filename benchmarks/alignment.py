@@ -12,9 +12,6 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
-import json
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,16 +26,27 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from colonnade.privacy import Trust
-from colonnade.protocols import align
+from colonnade.protocols import align as alignment
 from colonnade.protocols.align import AlignmentTask
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import run_role
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key
-from harness import PATIENCE, Act, Stage, free_ports, in_processes, resident
+from harness import (
+    PATIENCE,
+    Act,
+    Benchmark,
+    Row,
+    Stage,
+    command,
+    in_processes,
+    resident,
+    tabled,
+    verdict,
+)
+from peers import together
 
 NAMES = ("bank", "shop", "clinic")
-HERE = Path(__file__).parent
 LIMIT_MEMORY = 2 * 2**30
 SCHEMA = Schema({"value": number(0, 1)})
 
@@ -118,8 +126,8 @@ def _take_part(stage: Stage, case: Case, folder: Path) -> dict[str, Any]:
 
     def program(me: Any) -> Any:
         if table is None:
-            return align.coordinator(me, task)
-        return align.owner(me, table.keys, task)
+            return alignment.coordinator(me, task)
+        return alignment.owner(me, table.keys, task)
 
     result = run_role(place, task, program, wait=PATIENCE).result
     if table is not None:
@@ -136,7 +144,7 @@ def _take_part(stage: Stage, case: Case, folder: Path) -> dict[str, Any]:
     }
 
 
-def measure(case: Case) -> dict[str, Any]:
+def align(case: Case) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
         write_lists(Path(folder), case.rows, "parquet")
         found = in_processes((*case.owners, COORDINATOR), partial(prepare, case=case, folder=folder))
@@ -155,30 +163,12 @@ def measure(case: Case) -> dict[str, Any]:
     }
 
 
-def measure_spu(python: str, protocol: str, rows: int) -> dict[str, Any]:
+def align_spu(python: str, protocol: str, rows: int) -> dict[str, Any]:
     """SPU's own program on the same lists, as CSV, which is what it reads; two processes, no TLS."""
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
         write_lists(Path(folder), rows, "csv")
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
-        processes = [
-            subprocess.Popen(
-                [
-                    python,
-                    HERE / "spu_psi.py",
-                    str(rank),
-                    protocol,
-                    f"{folder}/{name}.csv",
-                    f"{folder}/{name}.out",
-                    *addresses,
-                ],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-            for rank, name in enumerate(NAMES[:2])
-        ]
-        said = [process.communicate()[0] for process in processes]
-    reports = [json.loads(next(line for line in text.splitlines() if line.startswith("{"))) for text in said]
+        parties = [(protocol, f"{folder}/{name}.csv", f"{folder}/{name}.out") for name in NAMES[:2]]
+        reports = together(("spu", "intersection"), parties, python=python)
     assert {report["count"] for report in reports} == {rows - rows // 10}
     return {
         "title": f"SPU {protocol}: 2 parties, {rows:,} ids each, no TLS",
@@ -189,25 +179,24 @@ def measure_spu(python: str, protocol: str, rows: int) -> dict[str, Any]:
     }
 
 
-def figures(most: int, only: str = "") -> dict[str, Any]:
-    """All cases of at most so many ids; ``only`` is a part of their titles."""
-    ours = [measure(case) for case in CASES if case.rows <= most and only in case.title]
+def measure(most: int = 10**6, only: str = "") -> dict[str, Any]:
+    """All cases of at most so many ids."""
+    ours = [align(case) for case in CASES if case.rows <= most and only in case.title]
     python = os.environ.get("COLONNADE_SPU")
     asked = [(protocol, rows) for protocol, rows in SPU if rows <= most and (not only or protocol == "RR22")]
-    theirs = [measure_spu(python, protocol, rows) for protocol, rows in asked] if python else []
+    theirs = [align_spu(python, protocol, rows) for protocol, rows in asked] if python else []
     return {"colonnade": ours, "spu": theirs}
 
 
-def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def rows(found: dict[str, Any]) -> Iterator[Row]:
     """The lines of the page of results."""
     for line in found["colonnade"]:
         words = f"**{line['wall']:.1f} s** wall, {line['cpu']:.0f} s CPU, {line['sent'] / 1e6:.0f} MB sent in all"
         words += f", at most {line['peak'] / 1e6:.0f} MB a process"
         required = []
         if line["allowed"] is not None:
-            good = line["wall"] < line["allowed"]
-            required.append(f"{'PASS' if good else 'FAIL'}: under {line['allowed']:.0f} s")
-        required.append(f"{'PASS' if line['peak'] <= LIMIT_MEMORY else 'FAIL'}: at most 2 GB")
+            required.append(verdict(line["wall"] < line["allowed"], f"under {line['allowed']:.0f} s"))
+        required.append(verdict(line["peak"] <= LIMIT_MEMORY, "at most 2 GB"))
         yield line["title"], words, ", ".join(required)
     for line in found["spu"]:
         beside = [ours for ours in found["colonnade"] if ours["rows"] == line["rows"] and ours["parties"] == 2]
@@ -219,19 +208,20 @@ def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "SPU", "not measured: COLONNADE_SPU names no interpreter", ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--most", type=int, default=10**6, help="leave out lists that are longer")
-    parser.add_argument("--only", default="", help="a part of the titles of cases, such as ot; beside RR22 alone")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = figures(options.most, options.only)
-    if options.json:
-        print(json.dumps(found, indent=2))
-    else:
-        for row in rows(found):
-            print("   ".join(row))
-
+BENCHMARKS = {
+    "": Benchmark(
+        measure,
+        tabled(rows),
+        page="alignment",
+        title="Speed of private alignment",
+        about="Every party and the coordinator are processes on this machine, over TLS through the hub. The time is "
+        "from files of ids, each in its own order, to aligned tables. SPU's programs run on the same lists.",
+        help={
+            "most": "leave out lists that are longer",
+            "only": "a part of the titles of cases, such as ot; beside RR22 alone",
+        },
+    )
+}
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, BENCHMARKS)

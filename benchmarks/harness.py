@@ -1,23 +1,28 @@
-"""What benchmarks have in common: participants in processes or threads, and what each spends, by phase."""
+"""What benchmarks have in common: participants in processes or threads, what each spends, commands and pages."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import multiprocessing
+import os
+import platform
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +47,12 @@ from colonnade.wire import (
 )
 from colonnade.wire.link_offers import DirectLinkSettings
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` and `tests` lie beside this folder
+
+RESULTS = Path(__file__).with_name("results")
 PATIENCE = 120.0
+MB = 1e6
+Row = Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -129,26 +139,6 @@ def in_threads(names: Sequence[str], prepare: Prepare, network: SimulatedNetwork
     return found
 
 
-def mpyc_processes(program: Path, arguments: Sequence[object], targets: Sequence[Path]) -> dict[str, Any]:
-    """A process of an MPyC program for each target, threshold 1: wall and processor seconds, and bytes sent."""
-    addresses = [part for port in free_ports(len(targets)) for part in ("-P", f"127.0.0.1:{port}")]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, program, *map(str, arguments), target, *addresses, "-I", str(place), "-T1"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        for place, target in enumerate(targets)
-    ]
-    reports = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
-    return {
-        "wall": max(report["ended"] for report in reports) - min(report["started"] for report in reports),
-        "cpu": sum(report["cpu"] for report in reports),
-        "sent": sum(report["sent"] for report in reports),
-    }
-
-
 def free_ports(count: int) -> list[int]:
     """Ports of this machine that nobody listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
@@ -167,10 +157,10 @@ class Job:
 
     task: Moments
     rows: Callable[[str], Rows]
-    noise: Literal["real", "times zero", "none"] = "real"
-    """Other than real for exact comparisons only: drawn in vain, so that it takes its time, or not drawn."""
-    ports: Mapping[str, int] | None = None
-    """Where owners listen for direct links, if there are any."""
+    noise: bool = True
+    """False for exact comparisons only."""
+    direct: bool = False
+    """Whether owners connect to each other."""
 
 
 @dataclass
@@ -244,65 +234,29 @@ class Outcome:
 
 def run(job: Job) -> Outcome:
     """One run of the moments protocol with a process for each participant."""
-    spawn = multiprocessing.get_context("spawn")
-    names = [COORDINATOR, *job.task.owners]
-    pipes, processes = {}, {}
-    with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
-        for name in names:
-            Identity.create(name).save(folder)
-        for name in names:
-            pipes[name], far = spawn.Pipe()
-            processes[name] = spawn.Process(target=_take_part, args=(name, job, folder, far), daemon=True)
-            processes[name].start()
-            far.close()
-        address = pipes[COORDINATOR].recv()
-        for name in job.task.owners:
-            assert pipes[name].recv() == "ready"
-        for name in job.task.owners:
-            pipes[name].send(address)
-        outcome = Outcome({name: pipes[name].recv() for name in names})
-    for process in processes.values():
-        process.join()
-    return outcome
+    names = (COORDINATOR, *job.task.owners)
+    return Outcome(in_processes(names, partial(_prepare_moments, job=job), direct=job.direct))
 
 
-def _take_part(name: str, job: Job, folder: str, pipe: Connection) -> None:
-    keep_memory()  # as the command does
-    certificates = {one: Certificate.load(Path(folder) / f"{one}.crt") for one in _everyone(job)}
-    identity = Identity.load(Path(folder) / f"{name}.key", Path(folder) / f"{name}.crt")
+def _prepare_moments(name: str, job: Job) -> Act:
     _give_alignment_a_phase()
-    if job.noise != "real":
-        _silence_noise(draw=job.noise == "times zero")
-    if name == COORDINATOR:
-        with Hub(identity, certificates) as hub:
-            pipe.send(hub.address)
-            report = _measured(hub.address, identity, certificates, job, lambda me: moments.coordinator(me, job.task))
-    else:
-        table = job.rows(name)
-        pipe.send("ready")
-        address = pipe.recv()
-        report = _measured(address, identity, certificates, job, lambda me: moments.owner(me, table, job.task))
-    pipe.send(report)
+    if not job.noise:
+        _silence_noise()
+    rows = None if name == COORDINATOR else job.rows(name)
+    return partial(_take_part, job=job, rows=rows)
 
 
-def _measured(
-    address: str,
-    identity: Identity,
-    certificates: Mapping[str, Certificate],
-    job: Job,
-    program: Callable[[Any], Any],
-) -> Report:
+def _take_part(stage: Stage, job: Job, rows: Rows | None) -> Report:
     meter, clock = ClockedMeter(), Clock()
     before = resident("VmRSS")
     cpu = time.process_time()
-    direct = linking(identity.name, job.ports or {})
-    place = dial(address, identity, certificates, connect_timeout=PATIENCE, direct=direct)
+    place: Any = stage.join()
 
     def timed(me: Any) -> Any:
         me.meter = meter
         clock.process_before = time.process_time()
         with clock.running(), meter.phase(REST):
-            return program(me)
+            return moments.coordinator(me, job.task) if rows is None else moments.owner(me, rows, job.task)
 
     played: RunResult[Any] = run_role(Place(place, meter), job.task, timed, wait=PATIENCE)
     done = time.process_time()
@@ -310,7 +264,7 @@ def _measured(
     phases[REST] -= sum(value for name, value in phases.items() if name != REST)
     traffic = place.counters.total
     return Report(
-        name=identity.name,
+        name=stage.name,
         opened=played.result.opened,
         started=clock.started,
         ended=clock.ended,
@@ -413,10 +367,6 @@ def resident(what: str) -> int:
     raise KeyError(what)
 
 
-def _everyone(job: Job) -> tuple[str, ...]:
-    return (*job.task.owners, COORDINATOR)
-
-
 def _give_alignment_a_phase() -> None:
     agree = engine.agree_on_rows
 
@@ -427,28 +377,137 @@ def _give_alignment_a_phase() -> None:
     engine.agree_on_rows = metered
 
 
-def _silence_noise(*, draw: bool) -> None:
-    drawn = moments.MomentsSum.noise
-
+def _silence_noise() -> None:
     def silent(declared: moments.MomentsSum, stream: Stream, count: int) -> NDArray[np.int64]:
-        return 0 * drawn(declared, stream, count) if draw else np.zeros(count, dtype=np.int64)
+        return np.zeros(count, dtype=np.int64)
 
     moments.MomentsSum.noise = silent
 
 
-def command(
-    description: str | None,
-    measure: Callable[[int], dict[str, Any]],
-    show: Callable[[dict[str, Any]], None],
-    repeats: int,
-) -> None:
-    """A benchmark's command line: measure, then show the figures or print them as JSON."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--repeats", type=int, default=repeats)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = measure(options.repeats)
-    if options.json:
-        print(json.dumps(found, indent=2))
+def alone(work: Callable[..., Any], *given: Any) -> Any:
+    """What a function returns in a fresh process of its own, so that nothing from before is in its figures."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *given).result()
+
+
+def data_folder() -> Path | None:
+    """The folder of data sets, where COLONNADE_DATA names none: shared/data beside the repository."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return None if os.environ.get("COLONNADE_DATA") or not beside.is_dir() else beside
+
+
+# --- commands and pages
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One question: how it is measured, and how its figures are told."""
+
+    measure: Callable[..., Any]
+    """Its keyword arguments are the options of the command; what it returns can be written as JSON."""
+    body: Callable[[Any], str]
+    """The figures, as they are read from JSON, in markdown."""
+    page: str = ""
+    """The page of results, without its ending."""
+    title: str = ""
+    about: str = ""
+    files: Callable[[Any], Mapping[str, str]] | None = None
+    """What is written beside the page: texts by names of files."""
+    help: Mapping[str, str] = field(default_factory=dict)
+    """What options mean."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """An option for each argument of the measurement; one that is False by default is a switch."""
+        for name, argument in inspect.signature(self.measure).parameters.items():
+            default, how = argument.default, {"help": self.help.get(name, ""), "dest": name}
+            word = f"--{name.replace('_', '-')}"
+            if isinstance(default, bool):
+                parser.add_argument(word, action="store_true", **how)
+            elif isinstance(default, tuple):
+                parser.add_argument(word, nargs="+", type=type(default[0]), default=default, **how)
+            else:
+                parser.add_argument(word, type=type(default), default=default, **how)
+        parser.add_argument("--json", action="store_true", help="print every figure")
+        if self.page:
+            parser.add_argument("--write", action="store_true", help=f"write results/{self.page}.md")
+
+    def run(self, given: argparse.Namespace) -> None:
+        """Measure, then show the figures, print them as JSON, or write the page; fails if something is wrong."""
+        options = {name: getattr(given, name) for name in inspect.signature(self.measure).parameters}
+        found = json.loads(json.dumps(self.measure(**options)))
+        print(json.dumps(found, indent=2) if given.json else self.body(found))
+        if self.page and given.write:
+            for name, text in (self.files(found) if self.files else {}).items():
+                (RESULTS / name).write_text(text, encoding="utf-8")
+            command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+            write_page(self.page, self.title, self.about, command, [self.body(found)])
+        if isinstance(found, dict) and found.get("wrong"):
+            raise SystemExit(f"wrong: {found['wrong']}")
+
+
+def command(about: str | None, benchmarks: Mapping[str, Benchmark]) -> None:
+    """The command line of a script: a word for each of its benchmarks, or none where there is one without a name."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if "" in benchmarks:
+        benchmarks[""].add_options(parser)
     else:
-        show(found)
+        words = parser.add_subparsers(dest="benchmark", required=True)
+        for name, benchmark in benchmarks.items():
+            said = (benchmark.measure.__doc__ or "").strip()
+            benchmark.add_options(words.add_parser(name, help=said.splitlines()[0], description=said))
+    given = parser.parse_args()
+    benchmarks[getattr(given, "benchmark", "")].run(given)
+
+
+def table(head: Row, rows: Iterable[Row]) -> str:
+    """A table in markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def tabled(rows: Callable[[Any], Iterable[Row]], head: Row = ("what", "measured", "required")) -> Callable[[Any], str]:
+    """A body that is one table."""
+    return lambda found: table(head, rows(found))
+
+
+def verdict(good: bool, words: str) -> str:
+    """Whether what was required holds."""
+    return f"{'PASS' if good else 'FAIL'}: {words}"
+
+
+def write_page(page: str, title: str, about: str, command: str, bodies: Iterable[str]) -> None:
+    """A page of results, with when, where and how it was made."""
+    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {machine()}. Made by `{command}`. {about}"
+    text = "\n\n".join([f"# {title}", made.strip(), *bodies])
+    (RESULTS / f"{page}.md").write_text(text.rstrip() + "\n", encoding="utf-8")
+
+
+def machine() -> str:
+    """The machine, what it runs, and how busy it is."""
+    known = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    model = next((line.split(":")[1].strip() for line in known if line.startswith("model name")), platform.machine())
+    versions = ", ".join(f"{name} {version_of(name)}" for name in ("numpy", "mpyc", "phe"))
+    load = os.getloadavg()[0]
+    return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}, {versions}; load {load:.1f}"
+
+
+def version_of(name: str) -> str:
+    """The version of a package, if it is there."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def marked(name: str) -> tuple[str, str]:
+    """What stands before and after a table of this name in a page of the documentation."""
+    return f"<!-- {name} -->", f"<!-- end of {name} -->"
+
+
+def write_marked(page: Path, tables: Mapping[str, str]) -> None:
+    """Put tables into a page of the documentation, between their marks."""
+    text = page.read_text(encoding="utf-8")
+    for name, made in tables.items():
+        begin, end = marked(name)
+        head, rest = text.split(begin)
+        text = f"{head}{begin}\n{made}\n{end}{rest.split(end)[1]}"
+    page.write_text(text, encoding="utf-8")

@@ -1,16 +1,4 @@
-"""Whole studies in lanes, as users run them: from Parquet folders at three parties to a published PCA.
-
-Each measurement is `colonnade run` of a study with `ot` alignment and second moments, every participant and every
-worker a process of its own, over TLS through the hub, or with `--links direct` from one to the other. Tables are
-folders of several Parquet files in orders of their own, and 95 % of the people of each are common. Processor time is of
-all processes together: the run is started by a process that adopts what is left behind, and the system adds the time of
-every process to the one that reaps it.
-
-`--compare ROWS` measures the same rows without lanes and in partitions. `--sizes` measures in partitions alone, and
-says how near to a line the processor time is, beside the model of `colonnade plan --cost`. A machine that others use
-too is at times slower and never faster than it is: with `--log FILE` every run of a size is kept there, later calls add
-to it, and the least processor time of each size counts.
-"""
+"""What many rows take: whole studies in lanes, and the model of `colonnade plan --cost` beside what is measured."""
 
 from __future__ import annotations
 
@@ -19,13 +7,9 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
 import ctypes
 import json
-import platform
-import re
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,11 +18,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from colonnade.cli.run_estimates import clock, fit, size
+from colonnade.privacy import Trust
+from colonnade.protocols.align import AlignmentTask
+from colonnade.protocols.moments.task import ColumnBlock, Moments
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.scale import BUILT_IN, MachineBenchmark, RunTimeEstimate, WorkerFleet, estimate, work_of_task
+from colonnade.tables.keys import Key
+from harness import (
+    Benchmark,
+    alone,
+    command,
+    table,
+    verdict,
+    write_marked,
+)
 
 OWNERS = ("bank", "clinic", "shop")
 COLUMNS = 10
@@ -49,7 +48,6 @@ FILES, FILE_ROWS = 4, 500_000
 """A table has at least so many files, and none of more rows."""
 MOST_RATIO, MOST_MEMORY, LEAST_R2 = 1.15, 10**9, 0.999
 LOOK_SECONDS = 0.2
-TARGET = Path(__file__).parent / "results" / "lanes.md"
 # The tree of `colonnade run`: itself, what forks participants, these, what forks the workers of each, and these.
 HEAD, WORKER = 2, 4
 STUDY = """\
@@ -81,20 +79,8 @@ listen = "127.0.0.1:20000-29999"
 """
 
 
-PAGE = f"""# Studies in lanes, the whole way
-
-Made by `python benchmarks/lanes.py --write`: `colonnade run` of a PCA on second moments. Three parties have folders of
-Parquet files, with {COMMON:.0%} of the people of each in common, which `ot` alignment finds. Every participant and
-worker is a process of its own, over TLS through the hub. Processor time is of all of them, from the command to its end.
-The model is that of `colonnade plan --cost` with its built-in constants, and all people common. Memory is the largest
-resident size of one process, with pages of mapped files; *own* is without them, looked at every {LOOK_SECONDS} s. Disk
-is the most that the partitions of all three took at a time. Where a size was measured more than once, the run of least
-processor time is shown, and all of them are named below the table: what else a machine does can only add to it.
-"""
-
-
 @dataclass(frozen=True)
-class Case:
+class LanesStudy:
     """One study; ``partitions`` is 1 where it has no lanes."""
 
     rows: int
@@ -118,10 +104,7 @@ def power(rows: int, each: int) -> int:
     return 1 << max(0, (-(-rows // each) - 1).bit_length())
 
 
-# --- tables and files
-
-
-def tables(folder: Path, rows: int, columns: int) -> Path:
+def write_folders(folder: Path, rows: int, columns: int) -> Path:
     """A folder of Parquet files for each owner; what is there already stays."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -146,7 +129,7 @@ def tables(folder: Path, rows: int, columns: int) -> Path:
     return place
 
 
-def study(folder: Path, data: Path, case: Case) -> Path:
+def write_study(folder: Path, data: Path, case: LanesStudy) -> Path:
     """A study file with keys, schemas and configurations, on one machine."""
     from colonnade.cli import initialise
     from colonnade.tables import Schema, number
@@ -167,9 +150,6 @@ def study(folder: Path, data: Path, case: Case) -> Path:
     return path
 
 
-# --- measuring
-
-
 @dataclass
 class Watched:
     """What was seen of the processes of a run, and of its spools."""
@@ -184,12 +164,12 @@ class Watched:
 
     def look(self) -> None:
         tick = os.sysconf("SC_CLK_TCK")
-        now = dict(_processes())
+        now = dict(list_processes())
         for pid, (parent, ticks) in sorted(now.items()):
             if pid == self.root or parent in self.parents or parent == self.root:
                 self.parents.setdefault(pid, parent)
                 self.cpu[pid] = ticks / tick
-                held = _memory(pid)
+                held = memory_of(pid)
                 self.peak[pid] = max(self.peak.get(pid, 0), held.get("VmHWM", 0))
                 self.own[pid] = max(self.own.get(pid, 0), held.get("RssAnon", 0))
         self.disk = max(self.disk, sum(_on_disk(folder) for folder in self.spools))
@@ -204,20 +184,13 @@ class Watched:
         return [pid for pid in self.parents if self.depth(pid) == depth]
 
 
-def _processes() -> Iterator[tuple[int, tuple[int, int]]]:
+def list_processes() -> Iterator[tuple[int, tuple[int, int]]]:
     """All processes of the machine: the parent of each, and its processor time in ticks."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError):
                 words = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()
                 yield int(name), (int(words[1]), int(words[11]) + int(words[12]))
-
-
-def _memory(pid: int) -> dict[str, int]:
-    with suppress(OSError):
-        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
-        return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith(" kB")}
-    return {}
 
 
 def _on_disk(folder: Path) -> int:
@@ -244,8 +217,59 @@ def watching(watched: Watched) -> Iterator[None]:
     thread.join()
 
 
-def child(path: Path) -> dict[str, Any]:
-    """Run a study; called in a process of its own, which has no other children."""
+def _check(case: LanesStudy, found: dict[str, Any], runs: dict[str, Any]) -> None:
+    """Whether it was the study that was meant, and all of it was seen."""
+    for who in OWNERS:
+        assert runs[who]["alignment"]["rows"] == case.rows, "a table lost rows"
+        assert runs[who]["alignment"]["matched"] == case.common, "not all people were found"
+    workers = (len(OWNERS) + 1) * case.workers if case.partitions > 1 else 0
+    assert (found["heads"], found["workers"]) == (len(OWNERS) + 1, workers), "processes were not told apart"
+    assert found["cpu"] >= found["seen"], "processor time was lost"
+
+
+def _sent(run: dict[str, Any]) -> Any:
+    """Sealed bytes that a participant sent, its workers too."""
+    return sum(peer["sealed_sent"] for peer in run["traffic"].values()) + run.get("lanes", {}).get("sent", 0)
+
+
+def _directly(run: dict[str, Any]) -> Any:
+    """Those of them that went by direct links."""
+    ways = (*run.get("links", {}).values(), *run.get("lanes", {}).get("links", {}).values())
+    return sum(way["direct_sent"] for way in ways)
+
+
+def _account(run: dict[str, Any]) -> dict[str, float]:
+    """Processor seconds of a participant by its own record: its head, and lanes of its workers."""
+    return {"head": run["processor_seconds"], "lanes": run.get("lanes", {}).get("processor_seconds", 0.0)}
+
+
+def foretold(path: Path, case: LanesStudy) -> dict[str, Any]:
+    """By the model, of this study on this machine."""
+    from colonnade.study import Study
+    from colonnade.study.scale import BUILT_IN, WorkerFleet, estimate, work_of_study
+
+    fleet = WorkerFleet(case.workers, bandwidth=1e12, cores=os.cpu_count(), links=case.links)
+    guess = estimate(work_of_study(Study.load(path), case.rows, case.partitions), fleet, BUILT_IN.constants)
+    return {
+        "cpu": 3600 * guess.core_hours,
+        "wall": guess.seconds,
+        "sent": guess.bytes_total,
+        "worker": max(party.worker_memory for party in guess.parties),
+        "head": max(party.head_memory for party in guess.parties),
+        "disk": sum(party.disk for party in guess.parties),
+        "phases": {phase: sum(party.phases[phase] for party in guess.parties) for phase in guess.parties[0].phases},
+    }
+
+
+def memory_of(pid: int) -> dict[str, int]:
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+        return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith(" kB")}
+    return {}
+
+
+def watch_study(path: Path) -> dict[str, Any]:
+    """Run a study, in a process of its own, which has no other children."""
     adopt = 36  # PR_SET_CHILD_SUBREAPER: what its parent leaves behind becomes ours, so that no time is lost
     if ctypes.CDLL(None, use_errno=True).prctl(adopt, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
@@ -284,18 +308,16 @@ def child(path: Path) -> dict[str, Any]:
     }
 
 
-def measure(case: Case, keep: Path) -> dict[str, Any]:
+def study_once(case: LanesStudy, keep: Path) -> dict[str, Any]:
     """One run, and what its records say of it."""
     from colonnade.protocols.roles import COORDINATOR
     from colonnade.study.local import folder_of
 
-    data = tables(keep, case.rows, case.columns)
+    data = write_folders(keep, case.rows, case.columns)
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-", dir=keep) as name:
-        path = study(Path(name) / "study", data, case)
-        words = [sys.executable, __file__, "--child", str(path)]
-        made = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
-        found = json.loads(made) | {"rows": case.rows, "partitions": case.partitions, "columns": case.columns}
-        guess = predicted(path, case)
+        path = write_study(Path(name) / "study", data, case)
+        found = alone(watch_study, path) | {"rows": case.rows, "partitions": case.partitions, "columns": case.columns}
+        guess = foretold(path, case)
         runs = {
             who: json.loads((folder_of(path.parent / "run", who) / "run.json").read_text(encoding="utf-8"))
             for who in (*OWNERS, COORDINATOR)
@@ -309,230 +331,181 @@ def measure(case: Case, keep: Path) -> dict[str, Any]:
     }
 
 
-def _check(case: Case, found: dict[str, Any], runs: dict[str, Any]) -> None:
-    """Whether it was the study that was meant, and all of it was seen."""
-    for who in OWNERS:
-        assert runs[who]["alignment"]["rows"] == case.rows, "a table lost rows"
-        assert runs[who]["alignment"]["matched"] == case.common, "not all people were found"
-    workers = (len(OWNERS) + 1) * case.workers if case.partitions > 1 else 0
-    assert (found["heads"], found["workers"]) == (len(OWNERS) + 1, workers), "processes were not told apart"
-    assert found["cpu"] >= found["seen"], "processor time was lost"
+def measure_lanes(
+    compare: int = 0,
+    sizes: tuple[int, ...] = (0,),
+    each: int = EACH,
+    columns: int = COLUMNS,
+    workers: int = 1,
+    security: str = "semi-honest",
+    links: str = "hub",
+    keep: str = "",
+) -> dict[str, Any]:
+    """Whole studies in lanes, as users run them: from Parquet folders at three parties to a published PCA.
+
+    Each measurement is `colonnade run` of a study with `ot` alignment and second moments, every participant and every
+    worker a process of its own, over TLS through the hub, or from one to the other. Tables are folders of several
+    Parquet files in orders of their own, and 95 % of the people of each are common. Processor time is of all processes
+    together: the run is started by a process that adopts what is left behind, and the system adds the time of every
+    process to the one that reaps it. A machine that others use too is at times slower and never faster than it is.
+    """
+    plans = [(compare, 1), (compare, max(2, power(compare, each)))] if compare else []
+    plans += [(rows, max(2, power(rows, each))) for rows in sizes if rows]
+    if not plans:
+        raise SystemExit("say --compare ROWS, --sizes, or both")
+    runs = []
+    with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as name:
+        folder = Path(keep or name).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        for rows, partitions in plans:
+            found = study_once(LanesStudy(rows, partitions, columns, workers, security, links), folder)
+            said = f"{found['cpu']:.1f} s, {found['wall']:.1f} s by the clock"
+            print(f"{rows:,} rows in {partitions}: {said}", file=sys.stderr)
+            runs.append(found)
+    return {"runs": runs, "compared": bool(compare)}
 
 
-def _sent(run: dict[str, Any]) -> Any:
-    """Sealed bytes that a participant sent, its workers too."""
-    return sum(peer["sealed_sent"] for peer in run["traffic"].values()) + run.get("lanes", {}).get("sent", 0)
-
-
-def _directly(run: dict[str, Any]) -> Any:
-    """Those of them that went by direct links."""
-    ways = (*run.get("links", {}).values(), *run.get("lanes", {}).get("links", {}).values())
-    return sum(way["direct_sent"] for way in ways)
-
-
-def _account(run: dict[str, Any]) -> dict[str, float]:
-    """Processor seconds of a participant by its own record: its head, and lanes of its workers."""
-    return {"head": run["processor_seconds"], "lanes": run.get("lanes", {}).get("processor_seconds", 0.0)}
-
-
-def predicted(path: Path, case: Case) -> dict[str, Any]:
-    """By the model, of this study on this machine."""
-    from colonnade.study import Study
-    from colonnade.study.scale import BUILT_IN, WorkerFleet, estimate, work_of_study
-
-    fleet = WorkerFleet(case.workers, bandwidth=1e12, cores=os.cpu_count(), links=case.links)
-    guess = estimate(work_of_study(Study.load(path), case.rows, case.partitions), fleet, BUILT_IN)
-    return {
-        "cpu": 3600 * guess.core_hours,
-        "wall": guess.seconds,
-        "sent": guess.bytes_total,
-        "worker": max(party.worker_memory for party in guess.parties),
-        "head": max(party.head_memory for party in guess.parties),
-        "disk": sum(party.disk for party in guess.parties),
-        "phases": {phase: sum(party.phases[phase] for party in guess.parties) for phase in guess.parties[0].phases},
-    }
-
-
-def billion(columns: int = 200) -> str:
-    """The prediction for the size that cannot be measured here."""
-    from colonnade.cli.run_estimates import clock, size
-    from colonnade.study.scale import BUILT_IN, WorkerFleet
-    from scale import predicted as by_model
-
-    found = by_model(10**9, columns, WorkerFleet(64, 4, 1.25e9), BUILT_IN)
-    worker = max(party.worker_memory for party in found.parties)
-    head = max(party.head_memory for party in found.parties)
-    return (
-        f"1,000,000,000 rows x {columns} columns, 64 workers of each participant, 4 hubs of 10 Gbit/s: "
-        f"{found.partitions:,} partitions, {clock(found.seconds)} by the clock, {found.core_hours:.3g} core-hours, "
-        f"{size(found.bytes_total)} on the wire, {size(worker)} a worker, {size(head)} a head. An estimate; the "
-        f"bottleneck is {found.bottleneck}."
-    )
-
-
-# --- pages
-
-
-def line_of(runs: list[dict[str, Any]]) -> tuple[float, float, float]:
-    """Seconds a row, seconds besides, and R^2 of a line through processor time by rows."""
-    rows, cpu = (np.array([run[name] for run in runs], float) for name in ("rows", "cpu"))
-    slope, besides = np.polyfit(rows, cpu, 1)
-    left = cpu - (slope * rows + besides)
-    return float(slope), float(besides), float(1 - (left @ left) / np.sum((cpu - cpu.mean()) ** 2))
-
-
-def logged(path: Path, runs: list[dict[str, Any]], how: dict[str, Any]) -> list[dict[str, Any]]:
-    """Add runs to those of a file; all that were measured in the same way, by size and then in order."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.writelines(json.dumps(run | {"how": how}) + "\n" for run in runs)
-    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return sorted((run for run in lines if run["how"] == how), key=lambda run: run["rows"])
-
-
-def least(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of every size the run that took least processor time."""
-    found: dict[int, dict[str, Any]] = {}
-    for run in sorted(runs, key=lambda run: (run["rows"], run["cpu"])):
-        found.setdefault(run["rows"], run)
-    return list(found.values())
-
-
-def sizes_page(every: list[dict[str, Any]]) -> list[str]:
-    from colonnade.cli.run_estimates import size
-
-    runs = least(every)
-
-    lines = [
-        "| rows | partitions | processor time | a row | by the model | clock | a worker | a head | disk | sent |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for run in runs:
+def lanes_body(found: dict[str, Any]) -> str:
+    """Every run beside the model, and what is required of them together."""
+    heads = ("rows", "partitions", "processor time", "a row", "by the model", "clock", "a worker", "a head")
+    lines, required = [], []
+    for run in found["runs"]:
         guess = run["guess"]
         lines.append(
-            f"| {run['rows']:,} | {run['partitions']} | **{run['cpu']:.1f} s** "
-            f"| {run['cpu'] / run['rows'] * 1e6:.1f} us "
-            f"| {guess['cpu']:.1f} s ({guess['cpu'] / run['cpu'] - 1:+.0%}) | {run['wall']:.0f} s "
-            f"| {size(run['worker_peak'])}, own {size(run['worker_own'])} "
-            f"| {size(run['head_peak'])}, own {size(run['head_own'])} | {size(run['disk'])} | {size(run['sent'])} |"
+            (
+                f"{run['rows']:,}",
+                f"{run['partitions']}" if run["partitions"] > 1 else "without lanes",
+                f"**{run['cpu']:.1f} s**",
+                f"{run['cpu'] / run['rows'] * 1e6:.1f} us",
+                f"{guess['cpu']:.1f} s ({guess['cpu'] / run['cpu'] - 1:+.0%})",
+                f"{run['wall']:.0f} s",
+                f"{size(run['worker_peak'])}, own {size(run['worker_own'])}",
+                f"{size(run['head_peak'])}, own {size(run['head_own'])}",
+                size(run["disk"]),
+                size(run["sent"]),
+            )
         )
-    most = max(max(run["worker_peak"] for run in runs), 1)
-    lines += [
-        "",
-        f"{_verdict(most <= MOST_MEMORY)}: a worker at most {size(MOST_MEMORY)}; the largest had {size(most)}.",
-    ]
-    if len(runs) > 2:
-        slope, besides, fit = line_of(runs)
-        lines[-1] += (
-            f" {_verdict(fit >= LEAST_R2)}: processor time is a line in the rows, R^2 at least {LEAST_R2}: "
-            f"{slope * 1e6:.1f} us a row and {besides:.1f} s, R^2 = {fit:.5f}."
-        )
-    if len(every) > len(runs):
-        taken = ((run["rows"], [f"{one['cpu']:.1f}" for one in every if one["rows"] == run["rows"]]) for run in runs)
-        lines += ["", "Every run: " + "; ".join(f"{rows:,} rows {', '.join(all_)} s" for rows, all_ in taken) + "."]
-    return [*lines, "", billion()]
+    laned = [run for run in found["runs"] if run["partitions"] > 1]
+    most = max(run["worker_peak"] for run in laned)
+    required.append(
+        verdict(most <= MOST_MEMORY, f"a worker at most {size(MOST_MEMORY)}; the largest had {size(most)}.")
+    )
+    if found["compared"]:
+        plain, parts = found["runs"][:2]
+        ratio = parts["cpu"] / plain["cpu"]
+        told = f"at most {MOST_RATIO} times as much processor time a row in partitions: {ratio:.3f}."
+        required.append(verdict(ratio <= MOST_RATIO, told))
+    by_rows = laned[1:] if found["compared"] else laned
+    if len(by_rows) > 2:
+        rows, cpu = (np.array([run[name] for run in by_rows], float) for name in ("rows", "cpu"))
+        slope, besides = np.polyfit(rows, cpu, 1)
+        left = cpu - (slope * rows + besides)
+        explained = 1 - (left @ left) / np.sum((cpu - cpu.mean()) ** 2)
+        told = f"processor time is a line in the rows, R^2 at least {LEAST_R2}: {slope * 1e6:.1f} us a row and "
+        required.append(verdict(explained >= LEAST_R2, f"{told}{besides:.1f} s, R^2 = {explained:.5f}."))
+    return "\n\n".join([table((*heads, "disk", "sent"), lines), *required])
 
 
-def compare_page(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
-    from colonnade.cli.run_estimates import size
+# --- by the model
 
+
+ROWS = (100_000, 1_000_000, 20_000_000, 100_000_000, 1_000_000_000)
+FLEETS = (WorkerFleet(1), WorkerFleet(4), WorkerFleet(64, 4, 1.25e9))
+WIDE = 200
+CLIP = 3**-0.5
+
+
+def widths(columns: int) -> dict[str, int]:
+    """How many columns each owner has."""
+    return {owner: columns // 3 + (place < columns % 3) for place, owner in enumerate(OWNERS)}
+
+
+def tasks(columns: int) -> tuple[Moments, AlignmentTask]:
+    """Second moments, and the alignment before them."""
+    trust = Trust(OWNERS, OWNERS, 1)
+    blocks = tuple(ColumnBlock(o, tuple(f"c{i}" for i in range(width)), CLIP) for o, width in widths(columns).items())
+    task = Moments(blocks, trust, gamma=4096, constant=2048, rows_at_most=2**30, noise=4 * 10**15)
+    return task, AlignmentTask(trust, (Key("person_id"),), mode="ot")
+
+
+def predicted(
+    rows: int, columns: int, fleet: WorkerFleet, measured: MachineBenchmark, kind: Any = "parquet"
+) -> RunTimeEstimate:
+    """By the model."""
+    task, aligning = tasks(columns)
+    count = fit(rows, fleet.workers)
+    names = (*OWNERS, COORDINATOR)
+    work = work_of_task(task, aligning, names, widths(columns), rows, count, kind)
+    return estimate(work, fleet, measured.constants)
+
+
+def predictions(measured: MachineBenchmark) -> str:
+    """Predictions as markdown."""
     lines = [
-        "| rows | | processor time | a row | heads | workers in lanes | all else | clock | largest process | disk |",
+        "| rows | workers | partitions | clock | core-hours | on the wire | a worker | a head | disk | bottleneck |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for run in (run for pair in pairs for run in pair):
-        heads = sum(one["head"] for one in run["participants"].values())
-        lanes = sum(one["lanes"] for one in run["participants"].values())
-        way = f"{run['partitions']} partitions" if run["partitions"] > 1 else "without lanes"
-        lines.append(
-            f"| {run['rows']:,} | {way} | **{run['cpu']:.1f} s** | {run['cpu'] / run['rows'] * 1e6:.1f} us "
-            f"| {heads:.1f} s | {lanes:.1f} s | {run['cpu'] - heads - lanes:.1f} s | {run['wall']:.0f} s "
-            f"| {size(max(run['worker_peak'], run['head_peak']))} | {size(run['disk'])} |"
-        )
-    ratio = statistics.median(laned["cpu"] / plain["cpu"] for plain, laned in pairs)
-    told = f"at most {MOST_RATIO} times as much processor time a row in partitions: {ratio:.3f}"
-    return [*lines, "", f"{_verdict(ratio <= MOST_RATIO)}: {told}{', the median' if len(pairs) > 1 else ''}."]
+    for rows in ROWS:
+        for fleet in FLEETS:
+            found = predicted(rows, WIDE, fleet, measured)
+            memory = max(party.worker_memory for party in found.parties)
+            head = max(party.head_memory for party in found.parties)
+            disk = max(party.disk for party in found.parties)
+            lines.append(
+                f"| {rows:,} | {fleet.workers} | {found.partitions:,} | {clock(found.seconds)} "
+                f"| {found.core_hours:.3g} | {size(found.bytes_total)} | {size(memory)} | {size(head)} "
+                f"| {size(disk)} | {found.bottleneck} |"
+            )
+    return "\n".join(lines)
 
 
-def _verdict(good: bool) -> str:
-    return "PASS" if good else "FAIL"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "scale.md"
 
 
-def section(title: str, lines: list[str], case: Case) -> str:
-    """A part of the page, with where and how it was measured."""
-    where = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    how = (
-        f"{datetime.now(UTC).date()}; {where}. {case.columns} columns of each party, {case.security}, {case.workers} "
-        f"worker{'s' if case.workers > 1 else ''} of each participant, links = {case.links}."
-    )
-    return "\n".join([f"## {title}", "", how, "", *lines, ""])
+def measure_model(bench: str = "", write_docs: bool = False) -> str:
+    """What a study of many rows would take, by the model of `colonnade plan --cost`.
+
+    Three parties align their people (mode ot) and compute second moments of 200 columns. Predictions are made with the
+    constants that are built in, or those of a file by `colonnade bench`.
+    """
+    made = predictions(MachineBenchmark.load(Path(bench)) if bench else BUILT_IN)
+    if write_docs:
+        write_marked(PAGE, {"predictions": made})
+    return made
 
 
-def write(sections: list[str]) -> None:
-    """Put sections into the page, in place of earlier ones of the same titles."""
-    text = TARGET.read_text(encoding="utf-8") if TARGET.exists() else PAGE
-    _, *earlier = re.split(r"^(?=## )", text, flags=re.MULTILINE)
-    there = {one.splitlines()[0]: one.rstrip() + "\n" for one in [*earlier, *sections]}
-    TARGET.write_text("\n".join([PAGE, *(there[title] for title in sorted(there))]), encoding="utf-8")
-
-
-@contextmanager
-def kept(folder: Path | None) -> Iterator[Path]:
-    """Where tables lie."""
-    if folder is None:
-        with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as name:
-            yield Path(name)
-    else:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder.absolute()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--compare", type=int, metavar="ROWS", help="so many rows without lanes, and in partitions")
-    parser.add_argument("--sizes", type=int, nargs="*", metavar="ROWS", help=f"in partitions; {SIZES} if none is given")
-    parser.add_argument("--each", type=int, default=EACH, help="rows a partition, about; two partitions at least")
-    parser.add_argument("--columns", type=int, default=COLUMNS, help="of each party")
-    parser.add_argument("--workers", type=int, default=1, help="of each participant")
-    parser.add_argument("--security", choices=("semi-honest", "active"), default="semi-honest")
-    parser.add_argument("--links", choices=("hub", "direct"), default="hub")
-    parser.add_argument("--repeats", type=int, default=1, help="of a comparison, in turn; the median counts")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where tables stay, for later runs")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="add every run of a size, and count earlier ones")
-    parser.add_argument("--write", action="store_true", help=f"write {TARGET.name} beside the other results")
-    parser.add_argument("--json", action="store_true", help="every figure")
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        print(json.dumps(child(given.child)))
-        return
-    if given.compare is None and given.sizes is None:
-        parser.error("say --compare ROWS, --sizes, or both")
-    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    runs: list[dict[str, Any]] = []
-    how = {"columns": given.columns, "workers": given.workers, "security": given.security, "links": given.links}
-
-    def one(rows: int, partitions: int, folder: Path) -> dict[str, Any]:
-        case = Case(rows, partitions, **how)
-        found = measure(case, folder)
-        print(f"{rows:,} rows, {case.way}: {found['cpu']:.1f} s, {found['wall']:.1f} s by the clock", file=sys.stderr)
-        return found
-
-    with kept(given.keep) as folder:
-        for _ in range(given.repeats if given.compare else 0):
-            count = max(2, power(given.compare, given.each))
-            pairs.append((one(given.compare, 1, folder), one(given.compare, count, folder)))
-        for rows in [] if given.sizes is None else given.sizes or SIZES:
-            runs.append(one(rows, max(2, power(rows, given.each)), folder))
-    if given.log and runs:
-        runs = logged(given.log, runs, how | {"each": given.each})
-    case = Case(0, 1, **how)
-    sections = [section("Beside a study without lanes", compare_page(pairs), case)] if pairs else []
-    sections += [section("By rows", sizes_page(runs), case)] if runs else []
-    print(json.dumps({"compared": pairs, "sizes": runs}, indent=2) if given.json else "\n".join(sections))
-    if given.write:
-        write(sections)
-
+BENCHMARKS = {
+    "studies": Benchmark(
+        measure_lanes,
+        lanes_body,
+        page="lanes",
+        title="Studies in lanes, the whole way",
+        about="`colonnade run` of a PCA on second moments. Three parties have folders of Parquet files, with 95 % of "
+        "the people of each in common, which `ot` alignment finds. Every participant and worker is a process of its "
+        "own, over TLS. Processor time is of all of them, from the command to its end. The model is that of "
+        "`colonnade plan --cost` with its built-in constants, and all people common. Memory is the largest resident "
+        f"size of one process, with pages of mapped files; *own* is without them, looked at every {LOOK_SECONDS} s. "
+        "Disk is the most that the partitions of all three took at a time.",
+        help={
+            "compare": "so many rows without lanes, and in partitions",
+            "sizes": f"in partitions, such as {' '.join(map(str, SIZES))}",
+            "each": "rows a partition, about; two partitions at least",
+            "columns": "of each party",
+            "workers": "of each participant",
+            "security": "semi-honest or active",
+            "links": "hub or direct",
+            "keep": "a folder where tables stay, for later runs",
+        },
+    ),
+    "model": Benchmark(
+        measure_model,
+        str,
+        help={
+            "bench": "constants by `colonnade bench`, instead of the built-in ones",
+            "write_docs": "put the table into docs/explanation/scale.md",
+        },
+    ),
+}
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-    main()
+    command(__doc__, BENCHMARKS)

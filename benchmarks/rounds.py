@@ -37,7 +37,7 @@ from colonnade.protocols.rows import ColumnBlock
 from colonnade.protocols.session import run_role
 from colonnade.wire import Endpoint
 from gram import Stored
-from harness import PATIENCE, Act, Stage, command, in_processes, in_threads
+from harness import PATIENCE, Act, Benchmark, Row, Stage, command, in_processes, in_threads, tabled, verdict
 
 ROWS, COLUMNS, BATCH, PLANNED_ROUNDS = 10_000, 33, 100, 1000
 OWNERS = ("bank", "clinic", "shop")
@@ -177,18 +177,18 @@ def measure(repeats: int = 1) -> dict[str, Any]:
     return found
 
 
-def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def rows(found: dict[str, Any]) -> Iterator[Row]:
     """Rows of a table: what, measured, required."""
     for run in found["runs"].values():
         limit, good = ALLOWED[run["where"]], run["with_noise"] < ALLOWED[run["where"]]
-        required = f"{'PASS' if good else 'FAIL'}: under {limit:g} ms" if run["expansion"] == 1 else ""
+        required = verdict(good, f"under {limit:g} ms") if run["expansion"] == 1 else ""
         times = ""
         if run["security"] == "active":
             plain = found["runs"][f"H = {run['expansion']}, {run['where']}, {SECURITY[0]}"]
             slower, cpu = (run[key] / plain[key] for key in ("mean", "cpu"))
             times = f"; {slower:.2f} times as long, {cpu:.2f} times the processor time"
             good = slower <= SLOWER
-            required = f"{'PASS' if good else 'FAIL'}: at most {SLOWER:g} times" if run["expansion"] == 1 else ""
+            required = verdict(good, f"at most {SLOWER:g} times") if run["expansion"] == 1 else ""
         yield (
             f"a round, H = {run['expansion']}, gamma {run['gamma']}, {WORDS[run['where']]}, {run['security']}",
             f"**{run['with_noise']:.2f} ms** with its noise; {run['round']:.2f} ms without{times}",
@@ -202,14 +202,7 @@ def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
             )
 
 
-def show(found: dict[str, Any]) -> None:
-    """The figures for a reader."""
-    print(
-        f"iterative rounds: {found['rows']:,} rows, batches of {found['batch']}, {found['columns']} columns, 3 owners"
-    )
-    for what, measured, required in rows(found):
-        print(f"  {what:<78}{measured.replace('**', ''):<100}{required}")
-
+BENCHMARKS = {"": Benchmark(measure, tabled(rows), help={"repeats": "how many times as many chunks"})}
 
 if __name__ == "__main__":
-    command(__doc__, measure, show, repeats=1)
+    command(__doc__, BENCHMARKS)

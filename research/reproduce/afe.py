@@ -29,7 +29,7 @@ NOTES = (
     "data; there was no third part. So all accuracies are somewhat better than they would be on new data, ours too, by "
     "more than deviations tell. For MNIST and CIFAR-10 three weights of adjusting were tried, 0.03, 0.01 and 0.003.",
     "Distances and clusters of Algorithm 1 are those of the first 128 rows of each batch of 256 here; the product "
-    "compares whole batches. Table 3, what a step costs, is measured by benchmarks/adaptive.py: results/adaptive.md.",
+    "compares whole batches. Table 3, what a step costs, was measured once: results/adaptive.md.",
     "Ours is promised: told embeddings (AFE-R) at a total epsilon of 8 for all that the active party learns of one "
     "person's columns with both others, all updates and the release together; new people in the clear, which is said, "
     "or noised alike; labels are told to the other parties without protection. The committee's head is for the analyst "

@@ -66,7 +66,7 @@ def coded(name: Name, folder: Path, data: Data = None) -> None:
 
 
 def peers(scores: Scores, files: list[Path], data: Data = None) -> None:
-    """Score tables of codes that peers made: npz files, as benchmarks/peers_synthetic.py writes them."""
+    """Score tables of codes that peers made: npz files with ``codes`` and ``about``."""
     benches: dict[str, Bench] = {}
     for path in files:
         for found in _of_peer(path, benches, data):

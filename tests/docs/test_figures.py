@@ -28,7 +28,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
 
 @pytest.mark.parametrize("active", [False, True])
 def test_the_costs_of_three_seats_are_those_of_the_page(made: Callable[[str], ModuleType], active: bool) -> None:
-    operations, which = made("operations"), "checked operations" if active else "operations"
+    operations, which = made("network"), "checked operations" if active else "operations"
     table = FIXED_POINT.split(f"<!-- {which} -->")[1].split(f"<!-- end of {which} -->")[0]
     rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.split("\n")[3:-1]]
     page = {name: cells for name, *cells in rows}
@@ -43,19 +43,18 @@ def test_the_costs_of_three_seats_are_those_of_the_page(made: Callable[[str], Mo
 
 @pytest.mark.slow
 def test_the_whole_table_is_that_of_the_page(made: Callable[[str], ModuleType]) -> None:
-    operations = made("operations")
-    assert operations.table() in FIXED_POINT
-    assert operations.checked_table() in FIXED_POINT
+    network = made("network")
+    assert network.costs_table() in FIXED_POINT
+    assert network.costs_table(active=True) in FIXED_POINT
 
 
 # --- predictions
 
 
 def test_the_predictions_of_the_page_are_those_of_the_model(made: Callable[[str], ModuleType]) -> None:
-    scale = made("scale")
-    begin, end = (mark.format("predictions") for mark in scale.MARKS)
+    begin, end = made("harness").marked("predictions")
     shown = (EXPLANATION / "scale.md").read_text(encoding="utf-8").split(begin)[1].split(end)[0].strip()
-    assert shown == scale.table(BUILT_IN)
+    assert shown == made("lanes").predictions(BUILT_IN)
 
 
 def test_the_model_is_near_what_was_measured(made: Callable[[str], ModuleType]) -> None:
@@ -64,7 +63,7 @@ def test_the_model_is_near_what_was_measured(made: Callable[[str], ModuleType]) 
     lines = line.findall((EXPLANATION / "scale-measured.md").read_text(encoding="utf-8"))
     assert len(lines) == 3
     for rows, columns, taken, guessed, sent, foretold in lines:
-        found = made("scale").predicted(int(rows.replace(",", "")), int(columns), WorkerFleet(), BUILT_IN)
+        found = made("lanes").predicted(int(rows.replace(",", "")), int(columns), WorkerFleet(), BUILT_IN)
         assert 3600 * found.core_hours == pytest.approx(float(taken), rel=0.3)
         assert 3600 * found.core_hours == pytest.approx(float(guessed), abs=0.06)
         assert found.bytes_total / 1e6 == pytest.approx(float(sent), rel=0.02)
@@ -75,23 +74,23 @@ def test_the_model_is_near_what_was_measured(made: Callable[[str], ModuleType]) 
 
 
 def test_the_page_shows_what_is_on_file(made: Callable[[str], ModuleType]) -> None:
-    tables = made("which_tables")
+    model = made("which_model")
     text = (ROOT / "docs" / "how-to" / "which-model.md").read_text(encoding="utf-8")
-    for name, table in tables.tables(tables.read()).items():
-        begin, end = (mark.format(name) for mark in tables.MARKS)
+    for name, table in model.page_tables(model.read_figures()).items():
+        begin, end = made("harness").marked(name)
         shown = text.split(begin)[1].split(end)[0].strip()
         assert shown == table, f"{name}: run `python benchmarks/which_model.py --tables`"
 
 
 def test_a_cell_is_found_again(made: Callable[[str], ModuleType], data_dir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLONNADE_DATA", str(data_dir))
-    tables, model = made("which_tables"), made("which_model")
+    model = made("which_model")
     people = model.People("adult")
     one_shot = {"one-shot": model.classifiers(people.data.label)["one-shot"]}
     found = list(model.measured(people, one_shot, [1_000], [0]))
     filed = {
         (each.method, each.epsilon, each.measure): each.value
-        for each in tables.read()
+        for each in model.read_figures()
         if (each.data, each.people, each.seed) == ("adult", 1_000, 0)
     }
     assert len(found) == 11

@@ -231,20 +231,20 @@ def test_real_ciphertexts_come_to_the_plain_steps_and_say_nothing_twice(monkeypa
     """The same numbers become other ciphertexts each time, and the arbiter sees masked gradients only."""
     pytest.importorskip("phe")
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import paillier
+    import peers
 
     rng = np.random.default_rng(0)
     active, passive = rng.uniform(-1, 1, (14, 3)), rng.uniform(-1, 1, (14, 2))
     labels = (active[:, 0] + passive[:, 0] > 0).astype(float)
-    recipe = paillier.Recipe(epochs=3, batch=6, learning_rate=1.0)
-    found = paillier.in_one_place(active, passive, labels, recipe, bits=512)
-    for opened, clear in zip(found, paillier.in_the_clear(active, passive, labels, recipe), strict=True):
+    recipe = peers.Recipe(epochs=3, batch=6, learning_rate=1.0)
+    found = peers.in_one_place(active, passive, labels, recipe, peers.Arbiter(512))
+    for opened, clear in zip(found, peers.in_the_clear(active, passive, labels, recipe), strict=True):
         assert np.abs(clear).max() > 0.1
         assert np.allclose(opened, clear, atol=1e-5)
-    arbiter, everything = paillier.Arbiter(512), slice(None)
-    party = paillier.Passive(active, arbiter.public, paillier.Recipe())
+    arbiter, everything = peers.Arbiter(512), slice(None)
+    party = peers.Passive(active, arbiter.public, peers.Recipe())
     assert party.scores(everything) != party.scores(everything)
-    own = paillier.Active(active, arbiter.public, paillier.Recipe(), labels=labels)
+    own = peers.Active(active, arbiter.public, peers.Recipe(), labels=labels)
     slopes = own.slopes(everything, party.scores(everything))
     first, second = (arbiter.opened(own.masked_gradient(everything, slopes)) for _ in range(2))
     assert all(abs(one - two) > 2**60 for one, two in zip(first, second, strict=True))

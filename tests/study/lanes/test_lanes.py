@@ -251,7 +251,7 @@ KILLS = 30
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_noise")
 def test_thirty_workers_killed_at_random_moments_cost_a_lane_each_at_most(laned, crews):
-    """What each costs in seconds is measured by benchmarks/kills_lanes.py."""
+    """What each costs in seconds is in benchmarks/results/kills-lanes.md."""
     study = laned(rows=400, partitions=64)
     expected = study.values(study.in_threads(study.plain))
     over, killed, chosen = threading.Event(), list[tuple[str, int]](), random.Random(30)  # noqa: S311 - who is killed
