@@ -166,7 +166,7 @@ class Seat:
         if self.operation == "multiply":
             return engine.multiply(x, y)
         if self.operation == "less":
-            return engine.below(x, y)
+            return engine.negative(engine.subtract(x, y))
         if self.operation == "reciprocal":
             return functions.reciprocal(engine, x)
         product = engine.multiply(x, y)

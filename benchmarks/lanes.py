@@ -28,7 +28,7 @@ from colonnade.privacy import Trust
 from colonnade.protocols.align import AlignmentTask
 from colonnade.protocols.moments.task import ColumnBlock, Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.scale import BUILT_IN, MachineBenchmark, RunTimeEstimate, WorkerFleet, estimate, work_of_task
+from colonnade.study.scale import BUILT_IN, RunTimeEstimate, WorkerFleet, estimate, work_of_task
 from colonnade.tables.keys import Key
 from harness import (
     Benchmark,
@@ -249,7 +249,7 @@ def foretold(path: Path, case: LanesStudy) -> dict[str, Any]:
     from colonnade.study.scale import BUILT_IN, WorkerFleet, estimate, work_of_study
 
     fleet = WorkerFleet(case.workers, bandwidth=1e12, cores=os.cpu_count(), links=case.links)
-    guess = estimate(work_of_study(Study.load(path), case.rows, case.partitions), fleet, BUILT_IN.constants)
+    guess = estimate(work_of_study(Study.load(path), case.rows, case.partitions), fleet, BUILT_IN)
     return {
         "cpu": 3600 * guess.core_hours,
         "wall": guess.seconds,
@@ -428,18 +428,16 @@ def tasks(columns: int) -> tuple[Moments, AlignmentTask]:
     return task, AlignmentTask(trust, (Key("person_id"),), mode="ot")
 
 
-def predicted(
-    rows: int, columns: int, fleet: WorkerFleet, measured: MachineBenchmark, kind: Any = "parquet"
-) -> RunTimeEstimate:
+def predicted(rows: int, columns: int, fleet: WorkerFleet, kind: Any = "parquet") -> RunTimeEstimate:
     """By the model."""
     task, aligning = tasks(columns)
     count = fit(rows, fleet.workers)
     names = (*OWNERS, COORDINATOR)
     work = work_of_task(task, aligning, names, widths(columns), rows, count, kind)
-    return estimate(work, fleet, measured.constants)
+    return estimate(work, fleet, BUILT_IN)
 
 
-def predictions(measured: MachineBenchmark) -> str:
+def predictions() -> str:
     """Predictions as markdown."""
     lines = [
         "| rows | workers | partitions | clock | core-hours | on the wire | a worker | a head | disk | bottleneck |",
@@ -447,7 +445,7 @@ def predictions(measured: MachineBenchmark) -> str:
     ]
     for rows in ROWS:
         for fleet in FLEETS:
-            found = predicted(rows, WIDE, fleet, measured)
+            found = predicted(rows, WIDE, fleet)
             memory = max(party.worker_memory for party in found.parties)
             head = max(party.head_memory for party in found.parties)
             disk = max(party.disk for party in found.parties)
@@ -462,13 +460,13 @@ def predictions(measured: MachineBenchmark) -> str:
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "scale.md"
 
 
-def measure_model(bench: str = "", write_docs: bool = False) -> str:
+def measure_model(write_docs: bool = False) -> str:
     """What a study of many rows would take, by the model of `colonnade plan --cost`.
 
     Three parties align their people (mode ot) and compute second moments of 200 columns. Predictions are made with the
-    constants that are built in, or those of a file by `colonnade bench`.
+    constants that `colonnade plan --cost` has.
     """
-    made = predictions(MachineBenchmark.load(Path(bench)) if bench else BUILT_IN)
+    made = predictions()
     if write_docs:
         write_marked(PAGE, {"predictions": made})
     return made

@@ -274,12 +274,8 @@ Operation = Callable[[FixedPointEngine, FixedPointShares], object]
 OPERATIONS: Mapping[str, tuple[str, Operation]] = {
     "sum, difference, product with a public number": ("exact", lambda e, x: e.add(x, x)),
     "`multiply`, `truncate`": ("below `ulps` units", lambda e, x: e.multiply(x, x)),
-    "`inner` (product of matrices), an entry": (
-        "below `ulps` units",
-        lambda e, x: e.inner(x.reshape(1, -1), x.reshape(1, -1)[:, :1]),
-    ),
     "`multiply` of integers": ("exact", lambda e, x: e.multiply(_whole(e, x), _whole(e, x), fraction=0)),
-    "`below`, `negative`": ("exact", lambda e, x: e.negative(x)),
+    "`negative`": ("exact", lambda e, x: e.negative(x)),
     "`normalising_powers`": ("exact", functions.normalising_powers),
     "`reciprocal`": ("a share of 2^-f and `ulps` units", functions.reciprocal),
     "`inverse_sqrt`": ("a share of 2^-f and `ulps` units", functions.inverse_sqrt),

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from colonnade.study.scale import BUILT_IN, WorkerFleet
+from colonnade.study.scale import WorkerFleet
 from tools.pages import ROOT
 
 EXPLANATION = ROOT / "docs" / "explanation"
@@ -54,7 +54,7 @@ def test_the_whole_table_is_that_of_the_page(made: Callable[[str], ModuleType]) 
 def test_the_predictions_of_the_page_are_those_of_the_model(made: Callable[[str], ModuleType]) -> None:
     begin, end = made("harness").marked("predictions")
     shown = (EXPLANATION / "scale.md").read_text(encoding="utf-8").split(begin)[1].split(end)[0].strip()
-    assert shown == made("lanes").predictions(BUILT_IN)
+    assert shown == made("lanes").predictions()
 
 
 def test_the_model_is_near_what_was_measured(made: Callable[[str], ModuleType]) -> None:
@@ -63,7 +63,7 @@ def test_the_model_is_near_what_was_measured(made: Callable[[str], ModuleType]) 
     lines = line.findall((EXPLANATION / "scale-measured.md").read_text(encoding="utf-8"))
     assert len(lines) == 3
     for rows, columns, taken, guessed, sent, foretold in lines:
-        found = made("lanes").predicted(int(rows.replace(",", "")), int(columns), WorkerFleet(), BUILT_IN)
+        found = made("lanes").predicted(int(rows.replace(",", "")), int(columns), WorkerFleet())
         assert 3600 * found.core_hours == pytest.approx(float(taken), rel=0.3)
         assert 3600 * found.core_hours == pytest.approx(float(guessed), abs=0.06)
         assert found.bytes_total / 1e6 == pytest.approx(float(sent), rel=0.02)

@@ -158,7 +158,7 @@ def _forms() -> dict[str, TypeAdapter[Any]]:
     number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
     count = Annotated[int, Field(strict=True, ge=0)]
     size = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
-    forms = {
+    forms: dict[str, Any] = {
         "text": text,
         "texts": Annotated[list[text], Field(strict=True)],
         "number": number,

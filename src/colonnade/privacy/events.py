@@ -92,20 +92,17 @@ def _forms() -> dict[str, TypeAdapter[Any]]:
     text = Annotated[str, Field(strict=True)]
     whole = Annotated[int, Field(strict=True, ge=-_MOST, le=_MOST)]
     real = Annotated[float, Field(strict=True)]
-    return {
-        label: TypeAdapter(form)
-        for form, labels in (
-            (exact, ("l1", "l2_squared", "replace_l1", "replace_l2_squared", "scale", "odds", "rate")),
-            (whole, ("dimension", "times", "categories")),
-            (tuple[text, ...], ("audience", "about", "coins")),
-            (text, ("name", "holder", "reason", "theorem", "unproven")),
-            (real, ("tail", "lost")),
-            (tuple[tuple[text, exact], ...], ("shares",)),
-            (tuple[tuple[text, exact, exact], ...], ("others",)),
-            (Annotated[Any, PlainValidator(from_dict)], ("event",)),
-        )
-        for label in labels
-    }
+    forms: tuple[tuple[Any, tuple[str, ...]], ...] = (
+        (exact, ("l1", "l2_squared", "replace_l1", "replace_l2_squared", "scale", "odds", "rate")),
+        (whole, ("dimension", "times", "categories")),
+        (tuple[text, ...], ("audience", "about", "coins")),
+        (text, ("name", "holder", "reason", "theorem", "unproven")),
+        (real, ("tail", "lost")),
+        (tuple[tuple[text, exact], ...], ("shares",)),
+        (tuple[tuple[text, exact, exact], ...], ("others",)),
+        (Annotated[Any, PlainValidator(from_dict)], ("event",)),
+    )
+    return {label: TypeAdapter(form) for form, labels in forms for label in labels}
 
 
 def view(

@@ -58,7 +58,7 @@ CHECKS: Mapping[Inputs, CheckingCost] = {
     "covert": CheckingCost(1.7, 1.02),
     "proven": CheckingCost(2.0, 1.02),
 }
-"""Rough, from ``benchmarks/results/active.md``, and between the others for covert; columns and primes are counted besides."""
+"""Rough, from ``benchmarks/results/active.md``, and between the others for covert; columns and primes count besides."""
 SECONDS_OF_SETTLEMENT = 0.05
 
 
