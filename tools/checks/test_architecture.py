@@ -59,7 +59,7 @@ REVEALS = {
     ("protocols/roles.py", "def reveal("),
     ("protocols/joint_sum/engine.py", "values = me.reveal("),
     ("kinds/regression/programs.py", "opened = me.reveal("),
-    ("kinds/synthesis/mixture/programs.py", "opened = me.reveal("),
+    ("kinds/synthesis/mixture/programs.py", "opened = summing.reveal("),
     ("kinds/pca/programs.py", "opened = me.reveal("),
 }
 TOLD = {("protocols/roles.py", "def tell("): 1, ("kinds/glm/programs.py", "me.tell("): 3} | {

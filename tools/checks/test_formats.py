@@ -20,7 +20,6 @@ NAMED_ON_THE_PAGE = {
     "earlier alignments": ("alignment",),
     "hub (`hub.db`), agent": ("proposals", "agent"),
     "counts of scores": ("scores",),
-    "constants of a machine": ("bench",),
 }
 """How a row of the page begins, and the formats that it is about."""
 

@@ -32,7 +32,7 @@ ALONE = {
 NAMES = {
     "COORDINATOR", "NO_RESULT", "who", "event.name", "joiner", "kind", "me.name", "name", "owner", "peer", "self.name",
     "self.task.speaker", "sender", "task.active", "first", "WAITING.kind", "', '.join(about)",
-    "', '.join(beyond)", "', '.join(seats)", "certificate.name", "field", "hub", "hub_name", "lost", "message.kind",
+    "', '.join(beyond)", "', '.join(seats)", "certificate.name", "hub", "hub_name", "lost",
     "opener", "peer.name", "self._name", "self._peer.name", "self.kind", "self.peer", "self.sender", "source", "verb",
     "seat", "sanitize(got, _LONGEST_KIND)", "', '.join(task.owners)", "', '.join((key.name for key in task.keys))",
 }  # fmt: skip

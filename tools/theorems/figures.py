@@ -224,7 +224,6 @@ FIGURES = (
             "arithmetic",
             ("tests/privacy/test_theory.py::test_replacing_costs_at_most_a_removal_and_an_addition",),
         ),
-        routes=("renyi, twice", "privacy loss distribution, twice"),
     ),
     Figure(
         "composition",
@@ -351,7 +350,7 @@ FIGURES = (
                 "functional-sensitivity#8-one-partys-columns-and-parties-that-name-their-own-noise|Theorem",
                 "moments-sensitivity#7-only-some-columns-of-a-row-replaced|Theorem",
             ),
-            ("colonnade.protocols.moments.task:protection",),
+            ("colonnade.protocols.moments.task:Moments.protection",),
             (
                 "tests/protocols/moments/test_laws.py::"
                 "test_laplace_protection_is_the_l1_of_the_partys_columns_over_the_scale",
@@ -614,6 +613,7 @@ NO_FIGURE = {
     "colonnade.cli.text_output:trial": _ASKED,
     "colonnade.cli.initialise:prepare_trial": _ASKED,
     "colonnade.kinds.regression.model:Regression.budgets": _REFUSED,
+    "colonnade.models.serialization:_forms": "names of learned values",
     "colonnade.kinds.split.model:": "names of parameters",
     "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon": _REFUSED,
     "colonnade.privacy.observers:check_epsilon": _REFUSED,
