@@ -20,7 +20,7 @@ from colonnade.kinds.split import embedding_programs as embeddings
 from colonnade.message_schema import receive_message
 from colonnade.mpc.blinding import BlindingScalars
 from colonnade.protocols import rows as listing
-from colonnade.protocols.align import programs as aligning, tags as tagging
+from colonnade.protocols.align import dh_psi, programs as aligning
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import EqualityComparison, PairwiseKeys, agree_on_rows
@@ -280,20 +280,20 @@ def mixes_up(monkeypatch, victim, common):
     Under the tag of the victim it stores the share of somebody common, and under that of the common one the share of
     the victim: if the leader holds the victim and luck has it, the common one is told to match by the victim's tag.
     """
-    real_answer, real_shares = tagging._answer, aligning.zero_shares
+    real_answer, real_shares = dh_psi._answer, aligning.zero_shares
 
     def answer(me, peer, secret, size):
         if me.name != "b":
             real_answer(me, peer, secret, size)
             return
-        points = tagging._received(me, peer, "blinded", size)
+        points = dh_psi._received(me, peer, "blinded", size)
         me.link(peer).send("blinded twice", points=np.roll(secret.multiply(points, peer), 1, axis=0))
 
     def shares(me, keys, secrets):
         swapped = {victim: common, common: victim}
         return real_shares(me, [swapped.get(key, key) if me.name == "b" else key for key in keys], secrets)
 
-    monkeypatch.setattr(tagging, "_answer", answer)
+    monkeypatch.setattr(dh_psi, "_answer", answer)
     monkeypatch.setattr(aligning, "zero_shares", shares)
 
 

@@ -28,7 +28,8 @@ from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
 from colonnade.mpc.residues import FEW, LIMB
 from colonnade.mpc.shamir import split_replicated, to_polynomial_share
 from colonnade.privacy.noise.local_mechanisms import Grid, round_rows
-from colonnade.protocols.align.tags import AT_WORK, key_for, keyed_hashes
+from colonnade.protocols.align.messages import key_for, keyed_hashes
+from colonnade.protocols.align.ot_psi import AT_WORK
 from colonnade.protocols.iteration import assign_batches
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import digest as digest_of_ids

@@ -29,22 +29,27 @@ from numpy.typing import NDArray
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
 from colonnade.message_schema import ArrayForm, Boolean, FixedBytes, Integer, MessageSchema, TextChoice, receive_message
 from colonnade.mpc.key_value_store import KeyValueStore, Words, build_store, cell_count
-from colonnade.protocols.align import fuzzy, tags as tagging
+from colonnade.protocols.align import dh_psi, fuzzy, ot_psi
 from colonnade.protocols.align.messages import (
     LONGEST,
     TOKEN_BYTES,
+    KeyTags,
     ProgressStep,
     ProgressSteps,
     all_differ,
     as_binary,
+    follow_leader,
     ignore_progress,
+    key_for,
+    keyed_hashes,
     positions,
     receive_different_words,
     receive_words,
     send_words,
+    shared_key,
     shuffled,
+    wait_for_leader,
 )
-from colonnade.protocols.align.tags import KeyTags, keyed_hashes
 from colonnade.protocols.align.task import AlignmentTask
 from colonnade.protocols.lanes.partitions import check_fits
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
@@ -304,8 +309,8 @@ def coordinator(me: Coordinator, task: AlignmentTask) -> AlignmentCounts:
     for name in task.owners:
         me.link(name).send("align-plan", again=False, leader=leader)
     if task.leader_joins:
-        reports = tagging.reports if task.mode == "ot" else tagging.expected_reports
-        tagging.follow_leader(me, leader, sizes, *reports(leader, sizes, both=task.hidden))
+        reports = ot_psi.reports if task.mode == "ot" else dh_psi.expected_reports
+        follow_leader(me, leader, sizes, *reports(leader, sizes, both=task.hidden))
     if task.hidden:
         return AlignmentCounts(_place(me, leader, sizes), sizes)
     if task.mode == "fuzzy":
@@ -331,24 +336,24 @@ def _tags(
     task: AlignmentTask,
     leader: str,
     run: bytes,
-    meanwhile: Callable[[], object] = tagging.no_values,
+    meanwhile: Callable[[], object] = ot_psi.no_values,
 ) -> KeyTags | dict[str, KeyTags]:
     """This owner's tags; the leader has one list for every other owner, except in ``helper`` with known members."""
     others = [name for name in task.owners if name != leader]
     if task.mode == "ot":
         if me.name == leader:
-            return tagging.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
-        return tagging.other_answers(me, values, leader, task.lengths, run, both=task.hidden, meanwhile=meanwhile)
+            return ot_psi.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
+        return ot_psi.other_answers(me, values, leader, task.lengths, run, both=task.hidden, meanwhile=meanwhile)
     if task.mode == "dh":
         if me.name == leader:
-            return tagging.blind_as_leader(me, values, others, task.lengths, both=task.hidden)
-        return tagging.blind_as_other(me, values, leader, task.lengths, both=task.hidden)
-    key = tagging.shared_key(me, [leader, *others])
+            return dh_psi.blind_as_leader(me, values, others, task.lengths, both=task.hidden)
+        return dh_psi.blind_as_other(me, values, leader, task.lengths, both=task.hidden)
+    key = shared_key(me, [leader, *others])
     lists = others if task.hidden and me.name == leader else [me.name]
     step = ProgressSteps(me, "align", len(values) * len(lists))
     if not task.hidden:
         return KeyTags.from_secret(values, key, step)
-    made = {name: KeyTags.from_secret(values, tagging.key_for(name, key), step) for name in lists}
+    made = {name: KeyTags.from_secret(values, key_for(name, key), step) for name in lists}
     return made if me.name == leader else made[me.name]
 
 
@@ -401,7 +406,7 @@ def _joined(
     else:
         send_store(me, made, shares, joiner)
     if task.leader_joins:
-        tagging.wait_for_leader(me)
+        wait_for_leader(me)
     return receive_matches(me, joiner, made.tags)
 
 
@@ -410,7 +415,7 @@ def _hidden(
 ) -> AlignedRows:
     if task.leader_joins and not isinstance(made, dict):
         # Before the coordinator reads tags; until then it says that the leader is at work.
-        tagging.wait_for_leader(me)
+        wait_for_leader(me)
     for own in made.values() if isinstance(made, dict) else [made]:
         send_words(me.link(COORDINATOR), "tags", own.tags)
     slots, size, token = receive_slots(me, len(order))
