@@ -77,10 +77,7 @@ def _masked() -> Iterator[Any]:
     """
     yield b"one group reads; blocks in turn; masks in limbs, chunk by chunk; coins of three seats in two steps"
     yield np.array([FEW, BLOCK, WAVE, CHUNK, LONG_LIMB, LIMB, GUARD, FLAT, BITS_AT_ONCE, NUMBERS_AT_ONCE], dtype="<i8")
-    for roots in (False, True):
-        yield np.array(
-            [functions.group_bit_lengths(length, FLAT + 1, roots=roots) for length in range(1, 63)], dtype="<i8"
-        )
+    yield np.array([functions.group_bit_lengths(length, FLAT + 1) for length in range(1, 63)], dtype="<i8")
     for fraction in (16, 26, 31):
         yield np.array([*functions.constants(fraction)], dtype="<i8")
     sent: list[NDArray[np.int32]] = []
