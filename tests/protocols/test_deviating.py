@@ -189,7 +189,8 @@ def cheating_leader(monkeypatch, tell):
         rows, index = aligning._common(shares)
         for other, own in tags.items():
             told, names = tell(known["values"], rows, index) if other == "b" else (rows, index)
-            aligning._tell(me, other, own.tags[told], names)
+            aligning.send_words(me.link(other), "matched", own.tags[told])
+            aligning.send_words(me.link(other), "index", names)
         me.link(COORDINATOR).send("common", count=len(rows))
         return aligning.CommonMembers(rows, index)
 

@@ -159,15 +159,6 @@ class KeyTags:
         """Tags of ``helper``."""
         return cls(keyed_hashes(keys, secret, step), np.zeros((len(keys), WORDS), dtype=np.uint64))
 
-    def filling(self, values: Iterable[Words]) -> Iterator[int]:
-        """Add the values of a keyed function, in ``ot``, to all of them, as they come; says how many have come."""
-        done = 0
-        for piece in values:
-            self.tags[done : done + len(piece)] ^= piece[:, :WORDS]
-            self.pads[done : done + len(piece)] ^= piece[:, WORDS:]
-            done += len(piece)
-            yield done
-
 
 def keyed_hashes(keys: Sequence[bytes], secret: bytes, step: ProgressStep = ignore_progress) -> Words:
     """Keyed hashes of 128 bits."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from colonnade.message_schema import ArrayForm, FixedBytes, Integer, MessageSchema, receive_message
 from colonnade.mpc.blinding import POINT_BYTES
-from colonnade.mpc.key_value_store import BitRows, Words
+from colonnade.mpc.key_value_store import WORDS, BitRows, Words
 from colonnade.mpc.oblivious import (
     CHALLENGE_BYTES,
     CHALLENGES,
@@ -136,8 +136,12 @@ def _works(size: int) -> int:
 
 
 def _fill(tags: KeyTags, values: Iterator[Words], step: ProgressStep) -> None:
-    """Add values to tags, and say now and then that this is going on."""
-    for done in tags.filling(values):
+    """Add the values of a keyed function to tags, as they come, and say now and then that this is going on."""
+    done = 0
+    for piece in values:
+        tags.tags[done : done + len(piece)] ^= piece[:, :WORDS]
+        tags.pads[done : done + len(piece)] ^= piece[:, WORDS:]
+        done += len(piece)
         if done % AT_WORK == 0 or done == len(tags.tags):
             step(1)
 

@@ -104,12 +104,9 @@ def leader_joins(me: Owner, tags: Mapping[str, KeyTags], shares: Words, at_least
     """
     for other, own in tags.items():
         shares = shares ^ own.pads ^ _receive_store(me, other, own.theirs)[own.tags]
-    rows, index = _common(shares)
-    told = len(rows) if len(rows) >= at_least else 0
-    for other, own in tags.items():
-        _tell(me, other, own.tags[rows[:told]], index[:told])
-    me.link(COORDINATOR).send("common", count=len(rows))
-    return CommonMembers(rows, index)
+    found = _tell_common(me, shares, {other: own.tags for other, own in tags.items()}, at_least)
+    me.link(COORDINATOR).send("common", count=len(found.rows))
+    return found
 
 
 def send_store(me: Owner, own: KeyTags, shares: Words, joiner: str) -> None:
@@ -130,11 +127,7 @@ def coordinator_joins(me: Coordinator, leader: str, sizes: Mapping[str, int], at
     shares = receive_words(me.link(leader), "shares", leader, sizes[leader], least=sizes[leader], step=step)
     for owner in others:
         shares = shares ^ _receive_store(me, owner, sizes[owner], step)[tags]
-    rows, index = _common(shares)
-    told = len(rows) if len(rows) >= at_least else 0
-    for owner in sizes:
-        _tell(me, owner, tags[rows[:told]], index[:told])
-    return len(rows)
+    return len(_tell_common(me, shares, dict.fromkeys(sizes, tags), at_least).rows)
 
 
 def _common(total: Words) -> tuple[NDArray[np.int64], Words]:
@@ -144,9 +137,14 @@ def _common(total: Words) -> tuple[NDArray[np.int64], Words]:
     return rows[shuffled(len(rows), stream)], stream.uint64((len(rows), 2))
 
 
-def _tell(me: Role, owner: str, tags: Words, index: Words) -> None:
-    send_words(me.link(owner), "matched", tags)
-    send_words(me.link(owner), "index", index)
+def _tell_common(me: Role, total: Words, tags: Mapping[str, Words], at_least: int) -> CommonMembers:
+    """Find who is common, and send each owner the matches by the joiner's tags for it; none if they are too few."""
+    rows, index = _common(total)
+    told = len(rows) if len(rows) >= at_least else 0
+    for owner, known in tags.items():
+        send_words(me.link(owner), "matched", known[rows[:told]])
+        send_words(me.link(owner), "index", index[:told])
+    return CommonMembers(rows, index)
 
 
 def receive_matches(me: Owner, joiner: str, tags: Words) -> CommonMembers:
