@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 import gram
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine
-from colonnade.mpc.fixed_point import functions
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine, FixedPointShares
 from colonnade.privacy import Trust
 from colonnade.protocols.moments import programs as moments
@@ -80,17 +79,11 @@ INSTALL = {
     CRYPTEN: "see [the environments of peers](../README.md#environments-of-peers)",
 }
 ENVIRONMENTS = {SPU: "COLONNADE_SPU", CRYPTEN: "COLONNADE_CRYPTEN"}
-WORDS = {
-    "multiply": "multiply",
-    "less": "compare, x < y",
-    "reciprocal": "reciprocal",
-    "softmax": "product, sum of 20, reciprocal, product",
-}
+WORDS = {"multiply": "multiply", "less": "compare, x < y"}
 TALL, WIDE = (45_000, 41), (195_666, 117)
 FEW = (1500, 3000)
 """Rows of the wide table for MPyC, from which its time is scaled."""
 NEEDED = {MPYC: 150, SPU: 20, CRYPTEN: 20}
-ONLINE = {HUB: 0.060, LINKED: 0.035, "threads": 0.015, "threads on one core": 0.015}
 HEAD = ["what", "size", "system", "program", "seconds", "times Colonnade", "CPU seconds", "seconds of preparation"]
 HEAD += ["rounds", "bytes sent", "largest error", "scaled from", "command"]
 
@@ -114,7 +107,7 @@ SEATS = ("bank", "clinic", "shop")
 FRACTION = 16
 LARGEST = 2
 """Of the operands."""
-PRIMES_FOR = {"multiply": 4, "less": 3, "reciprocal": 4, "softmax": 5}
+PRIMES_FOR = {"multiply": 4, "less": 3}
 
 
 def seats_in_processes(operation: str, shape: Shape, repeats: int = 7, *, direct: bool = False) -> Figures:
@@ -165,13 +158,7 @@ class Seat:
         engine = self.engine
         if self.operation == "multiply":
             return engine.multiply(x, y)
-        if self.operation == "less":
-            return engine.negative(engine.subtract(x, y))
-        if self.operation == "reciprocal":
-            return functions.reciprocal(engine, x)
-        product = engine.multiply(x, y)
-        inverse = functions.reciprocal(engine, engine.total(product, 1))
-        return engine.multiply(product, inverse.reshape(-1, 1))
+        return engine.negative(engine.subtract(x, y))
 
     def needed(self) -> dict[Any, int]:
         """What was taken from the store until now."""
@@ -570,12 +557,6 @@ def required(found: Figures) -> Iterator[Row]:
                 title = f"X'X of {size}, beside {line['system']}, {line['program']}"
                 words = f"{ratio:.3g} x; {line['wall'] / linked[what, size]['wall']:.3g} x over direct links"
                 yield title, words, verdict(ratio >= least, f"at least {least} x")
-    for line in found["lines"]:
-        small = line["what"] == "softmax" and line["size"] == _size(SMALL)
-        if line["system"] == OURS and small and line["program"] in ONLINE:
-            most = ONLINE[line["program"]]
-            title = f"{WORDS['softmax']}, {line['size']}, online, in {line['program']}"
-            yield title, _time(line["wall"]), verdict(line["wall"] < most, f"under {most * 1e3:.0f} ms")
 
 
 def csv_rows(found: Figures) -> Iterator[list[Any]]:

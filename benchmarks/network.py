@@ -161,7 +161,7 @@ ROUND_TRIPS = (0.1e-3, 20e-3, 100e-3)
 BYTES_PER_SECOND = 125e6
 ROWS, COLUMNS, OWNERS = 1000, 4, ("bank", "clinic", "shop")
 SHAPE = (100, 20)
-TIMED = {"multiply": "product", "less": "comparison", "reciprocal": "reciprocal", "softmax": "softmax-like step"}
+TIMED = {"multiply": "product", "less": "comparison"}
 STUDIES: Mapping[str, Callable[[], Estimator]] = {
     "moments (PCA)": lambda: PCA(2, epsilon=1.0),
     "regression in one shot": lambda: LogisticRegression(epsilon=1.0, label="shop.y", method="one-shot"),
@@ -277,7 +277,6 @@ OPERATIONS: Mapping[str, tuple[str, Operation]] = {
     "`multiply` of integers": ("exact", lambda e, x: e.multiply(_whole(e, x), _whole(e, x), fraction=0)),
     "`negative`": ("exact", lambda e, x: e.negative(x)),
     "`normalising_powers`": ("exact", functions.normalising_powers),
-    "`reciprocal`": ("a share of 2^-f and `ulps` units", functions.reciprocal),
     "`inverse_sqrt`": ("a share of 2^-f and `ulps` units", functions.inverse_sqrt),
 }
 

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-OPERATIONS = ("multiply", "less", "reciprocal", "softmax")
+OPERATIONS = ("multiply", "less")
 SMALL, LARGE = (100, 20), (50_000, 20)
 ROWS, COLUMNS = 45_000, 41
 SEATS = 3
@@ -53,15 +53,8 @@ def operands(shape: Shape) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plaintext(operation: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """What an operation is; softmax stands for its secure steps: product, sum along rows, reciprocal, product."""
-    if operation == "multiply":
-        return x * y
-    if operation == "less":
-        return x < y
-    if operation == "reciprocal":
-        return 1 / x
-    product = x * y
-    return product * (1 / product.sum(axis=1, keepdims=True))
+    """What an operation is."""
+    return x * y if operation == "multiply" else x < y
 
 
 def error(operation: str, found: np.ndarray, shape: Shape) -> float:
@@ -264,14 +257,7 @@ def _mpyc_input(secure: Any, mine: np.ndarray, shape: Shape, sender: int) -> Any
 def _mpyc_operation(operation: str, x: Any, y: Any) -> Any:
     from mpyc.runtime import mpc
 
-    if operation == "multiply":
-        return mpc.np_multiply(x, y)
-    if operation == "less":
-        return mpc.np_less(x, y)
-    if operation == "reciprocal":
-        return 1 / x
-    product = mpc.np_multiply(x, y)
-    return mpc.np_multiply(product, 1 / mpc.np_sum(product, axis=1, keepdims=True))
+    return mpc.np_multiply(x, y) if operation == "multiply" else mpc.np_less(x, y)
 
 
 def _mpyc_sent() -> int:
@@ -405,26 +391,14 @@ class SpuParty:
         return self.io.reconstruct([shares.get(place, mine) for place in range(SEATS)])
 
 
-def _spu_programs() -> dict[str, Callable[..., Any]]:
-    import jax.numpy as jnp
-
-    def softmax(x: Any, y: Any) -> Any:
-        product = x * y
-        return product * (1 / jnp.sum(product, axis=1, keepdims=True))
-
-    return {
-        "multiply": lambda x, y: x * y,
-        "less": lambda x, y: x < y,
-        "reciprocal": lambda x, y: 1 / x,
-        "softmax": softmax,
-    }
+_SPU_PROGRAMS: dict[str, Callable[..., Any]] = {"multiply": lambda x, y: x * y, "less": lambda x, y: x < y}
 
 
 def spu_elementwise(place: int, places: Sequence[str], *cases: str) -> Figures:
     """All operations, one after the other."""
     party, found = SpuParty(place, places), []
     for case in map(Case.parse, cases):
-        executable = party.compile(_spu_programs()[case.operation], [case.shape, case.shape])
+        executable = party.compile(_SPU_PROGRAMS[case.operation], [case.shape, case.shape])
         for owner, values in enumerate(operands(case.shape)):
             party.share(f"in{owner}", owner, values)
         turns = spans(case.repeats, party.link.barrier, partial(party.runtime.run, executable))
@@ -529,7 +503,6 @@ def crypten_elementwise(place: int, places: Sequence[str], *cases: str) -> Figur
     crypten = _crypten(place)
     import torch
 
-    crypten.config.cfg.functions.reciprocal_all_pos = True
     found = []
     for case in map(Case.parse, cases):
         owned = enumerate(operands(case.shape))
@@ -543,15 +516,7 @@ def crypten_elementwise(place: int, places: Sequence[str], *cases: str) -> Figur
 
 
 def _crypten_operation(operation: str, x: Any, y: Any, results: list[Any]) -> None:
-    if operation == "multiply":
-        results[:] = [x * y]
-    elif operation == "less":
-        results[:] = [x < y]
-    elif operation == "reciprocal":
-        results[:] = [x.reciprocal()]
-    else:
-        product = x * y
-        results[:] = [product * product.sum(dim=1, keepdim=True).reciprocal()]
+    results[:] = [x * y if operation == "multiply" else x < y]
 
 
 def crypten_product(place: int, places: Sequence[str], *size: str) -> Figures:

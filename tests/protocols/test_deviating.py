@@ -20,7 +20,7 @@ from colonnade.kinds.split import embedding_programs as embeddings
 from colonnade.message_schema import receive_message
 from colonnade.mpc.blinding import BlindingScalars
 from colonnade.protocols import rows as listing
-from colonnade.protocols.align import programs as aligning, tags as tagging
+from colonnade.protocols.align import dh_psi, programs as aligning
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import EqualityComparison, PairwiseKeys, agree_on_rows
@@ -189,7 +189,8 @@ def cheating_leader(monkeypatch, tell):
         rows, index = aligning._common(shares)
         for other, own in tags.items():
             told, names = tell(known["values"], rows, index) if other == "b" else (rows, index)
-            aligning._tell(me, other, own.tags[told], names)
+            aligning.send_words(me.link(other), "matched", own.tags[told])
+            aligning.send_words(me.link(other), "index", names)
         me.link(COORDINATOR).send("common", count=len(rows))
         return aligning.CommonMembers(rows, index)
 
@@ -280,20 +281,20 @@ def mixes_up(monkeypatch, victim, common):
     Under the tag of the victim it stores the share of somebody common, and under that of the common one the share of
     the victim: if the leader holds the victim and luck has it, the common one is told to match by the victim's tag.
     """
-    real_answer, real_shares = tagging._answer, aligning.zero_shares
+    real_answer, real_shares = dh_psi._answer, aligning.zero_shares
 
     def answer(me, peer, secret, size):
         if me.name != "b":
             real_answer(me, peer, secret, size)
             return
-        points = tagging._received(me, peer, "blinded", size)
+        points = dh_psi._received(me, peer, "blinded", size)
         me.link(peer).send("blinded twice", points=np.roll(secret.multiply(points, peer), 1, axis=0))
 
     def shares(me, keys, secrets):
         swapped = {victim: common, common: victim}
         return real_shares(me, [swapped.get(key, key) if me.name == "b" else key for key in keys], secrets)
 
-    monkeypatch.setattr(tagging, "_answer", answer)
+    monkeypatch.setattr(dh_psi, "_answer", answer)
     monkeypatch.setattr(aligning, "zero_shares", shares)
 
 

@@ -22,7 +22,7 @@ DIGESTS = {
     "rounding": "06f8a0cce0c7c3ae",
     "streams": "e75eaf829043167e",
     "parts": "12561ba8c5caa534",
-    "masked": "d959395e5d132b2d",
+    "masked": "b0a5067262dc367c",
     "ids": "af6c72d788f85908",
     "cells": "2533eb02f8b9f6a9",
     "hashes": "9d848968fd0c815c",
@@ -72,7 +72,7 @@ CHANGED = {
     "other chunks": ("masked", [(masks, "CHUNK", 1 << 14)]),
     "longer limbs": ("masked", [(masks, "LONG_LIMB", 24)]),
     "another way for many": ("masked", [(functions, "FLAT", 1 << 22)]),
-    "another first guess": ("masked", [(functions, "_LINE", 2.9)]),
+    "another first guess": ("masked", [(functions, "_COEFFICIENT_BITS", 11)]),
     "no sharing of zero": ("masked", [(CommonKeys, "add_zero", lambda self, target, degree: None)]),
     "another stream": ("masked", [(CommonKeys, "pair_stream", lambda self, dealer, seat: self._between[seat, dealer])]),
     "other pieces": ("transfers", [(oblivious, "PIECE", 1 << 10)]),
@@ -88,13 +88,13 @@ def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch, change: str) -> N
                 set_it = patch.setitem if isinstance(where, dict) else patch.setattr
                 set_it(where, what, other)
             compatibility._digest.cache_clear()
-            functions._reciprocal_plan.cache_clear()
+            functions._root_plan.cache_clear()
             found = dict(
                 one.split("=") for one in compatibility.compatibility_record("bank", aligns=True)["rules"].split()
             )
         assert found[name] != DIGESTS[name]
     finally:
-        functions._reciprocal_plan.cache_clear()
+        functions._root_plan.cache_clear()
         compatibility._digest.cache_clear()
 
 

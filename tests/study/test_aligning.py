@@ -27,7 +27,7 @@ from colonnade.errors import (
 )
 from colonnade.privacy import Statement
 from colonnade.privacy.statement import UNMATCHED
-from colonnade.protocols.align import AlignedRows, tags
+from colonnade.protocols.align import AlignedRows, messages
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.alignment_session import AlignmentStore
 from colonnade.study.study_file import KeySection
@@ -514,7 +514,7 @@ def test_a_study_in_which_nobody_learns_who_matched(first, mode):
 
 def test_a_hidden_alignment_does_not_tell_whether_anybody_s_keys_have_changed(first, monkeypatch):
     """A second study of the same lists and one after a party's list has changed are the same to all the others."""
-    monkeypatch.setattr(tags, "_PAUSE", math.inf)  # signs of life in between are due by the clock alone
+    monkeypatch.setattr(messages, "_PAUSE", math.inf)  # signs of life in between are due by the clock alone
     hidden = ('on = "person_id"', 'on = "person_id"\nhidden = true\nreuse = true')
     before = kept(first)
     later(first, "hidden-first", hidden)

@@ -28,7 +28,8 @@ from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
 from colonnade.mpc.residues import FEW, LIMB
 from colonnade.mpc.shamir import split_replicated, to_polynomial_share
 from colonnade.privacy.noise.local_mechanisms import Grid, round_rows
-from colonnade.protocols.align.tags import AT_WORK, key_for, keyed_hashes
+from colonnade.protocols.align.messages import key_for, keyed_hashes
+from colonnade.protocols.align.ot_psi import AT_WORK
 from colonnade.protocols.iteration import assign_batches
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import digest as digest_of_ids
@@ -76,10 +77,7 @@ def _masked() -> Iterator[Any]:
     """
     yield b"one group reads; blocks in turn; masks in limbs, chunk by chunk; coins of three seats in two steps"
     yield np.array([FEW, BLOCK, WAVE, CHUNK, LONG_LIMB, LIMB, GUARD, FLAT, BITS_AT_ONCE, NUMBERS_AT_ONCE], dtype="<i8")
-    for roots in (False, True):
-        yield np.array(
-            [functions.group_bit_lengths(length, FLAT + 1, roots=roots) for length in range(1, 63)], dtype="<i8"
-        )
+    yield np.array([functions.group_bit_lengths(length, FLAT + 1) for length in range(1, 63)], dtype="<i8")
     for fraction in (16, 26, 31):
         yield np.array([*functions.constants(fraction)], dtype="<i8")
     sent: list[NDArray[np.int32]] = []

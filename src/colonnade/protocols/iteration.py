@@ -1,4 +1,4 @@
-"""What protocols that iterate have in common: batches of people, progress, an early end, noise and proofs of bounds.
+"""What protocols that iterate have in common: batches of people, progress, noise and proofs of bounds.
 
 Noise and masks do not depend on what a round computes. So tasks on shares deal them for many rounds at a time, and
 parties that send messages draw the noise of the next message while others compute. Who is in a batch is decided by
@@ -31,11 +31,10 @@ OwnNoise = Callable[[int], Integers]
 
 
 class RoundCounter(Generic[Turn]):
-    """Gives one round after the other and reports progress after ``every`` rounds; :meth:`end` stops early."""
+    """Gives one round after the other and reports progress after ``every`` rounds and at the end."""
 
     def __init__(self, turns: Sequence[Turn], progress: Progress, phase: str, every: int = 1) -> None:
         self._turns, self._progress, self._phase, self._every = turns, progress, phase, every
-        self._ended = False
 
     def __len__(self) -> int:
         return len(self._turns)
@@ -44,14 +43,8 @@ class RoundCounter(Generic[Turn]):
         total = len(self)
         for done, turn in enumerate(self._turns, start=1):
             yield turn
-            if done % self._every == 0 or done == total or self._ended:
+            if done % self._every == 0 or done == total:
                 self._progress(self._phase, done, total)
-            if self._ended:
-                return
-
-    def end(self) -> None:
-        """Make the present round the last one."""
-        self._ended = True
 
 
 def deal_masks_ahead(

@@ -41,14 +41,8 @@ _SHARE_BYTES = _DIGEST_BYTES = 32
 _LONGEST_VERDICT = 500
 MOST_ROWS = 1 << 40
 
-SALT = MessageSchema("rows-salt", salt=FixedBytes(KEY_BYTES))
-"""The salt of digests of ids, from the first owner to the others."""
 ROWS = MessageSchema("rows", rows=Integer(0, MOST_ROWS), digest=FixedBytes(_DIGEST_BYTES))
 """How many rows an owner has, and the salted digest of their ids."""
-VERDICT = MessageSchema("rows-verdict", problem=TextForm(_LONGEST_VERDICT))
-"""What is wrong with the rows, in one sentence, or nothing."""
-PAIR_KEY = MessageSchema("pair-key", key=FixedBytes(KEY_BYTES))
-"""A key that two owners have, and nobody else."""
 COMPARED = MessageSchema("compared", commitment=FixedBytes(_DIGEST_BYTES))
 """The commitment to an owner's share of a comparison."""
 COMPARED_SHARE = MessageSchema("compared-share", share=FixedBytes(_SHARE_BYTES), salt=FixedBytes(KEY_BYTES))
@@ -78,7 +72,8 @@ class PairwiseKeys:
             me.link(peer).send("pair-key", key=key)
         for peer in peers:
             if peer not in keys:
-                keys[peer] = receive_message(me.link(peer), peer, PAIR_KEY)["key"]
+                pair = MessageSchema("pair-key", key=FixedBytes(KEY_BYTES))
+                keys[peer] = receive_message(me.link(peer), peer, pair)["key"]
         return cls(tuple(owners), judges, keys)
 
     def share(self, held: bytes) -> bytes:
@@ -256,12 +251,13 @@ def agree_on_rows(me: Role, task: Task, rows: IdentifiedRows, *, hidden: bool = 
         for owner in rest:
             me.link(owner).send("rows-salt", salt=salt)
     else:
-        salt = receive_message(me.link(first), first, SALT)["salt"]
+        salt = receive_message(me.link(first), first, MessageSchema("rows-salt", salt=FixedBytes(KEY_BYTES)))["salt"]
     listed = digest(salt, ids)
     comparison = EqualityComparison(me, circle, size.to_bytes(8, "little") + listed)
     me.link(COORDINATOR).send("rows", rows=size, digest=listed)
     comparison.show()  # while the coordinator compares
-    problem = receive_message(me.link(COORDINATOR), COORDINATOR, VERDICT)["problem"]
+    verdict = MessageSchema("rows-verdict", problem=TextForm(_LONGEST_VERDICT))  # what is wrong, or nothing
+    problem = receive_message(me.link(COORDINATOR), COORDINATOR, verdict)["problem"]
     if problem:
         raise _make_public(StudyError(f"{sanitize(problem)} [ST529]"))
     comparison.require(_CALLED_EQUAL)

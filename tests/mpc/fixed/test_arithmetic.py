@@ -28,7 +28,6 @@ UNIT = Fraction(1, 2**20)
 EDGES = np.array([0, 1, -1, 2**30 - 1, 1 - 2**30, 5, -7, 2**30 - 2, 12345678, -87654321, 2**20, -(2**20), 3])
 PLAIN = [make(3), make(4), make(5, 2)]
 ACTIVE = [make(3, active=True), make(4, active=True), make(5, 2, active=True), make(7, 3, active=True)]
-FUNCTIONS = (functions.reciprocal, functions.inverse_sqrt)
 
 
 def whole(engine, *numbers):
@@ -116,7 +115,6 @@ NOTHING = {
     "products of integers": (lambda e, x: e.multiply(*whole(e, x, x), fraction=0), (0,)),
     "truncations": (lambda e, x: e.truncate(x, 5), (0,)),
     "comparisons": (lambda e, x: e.negative(x), (0,)),
-    "reciprocals": (functions.reciprocal, (0,)),
     "roots": (lambda e, x: functions.inverse_sqrt(e, x.reshape(3, 0)), (3, 0)),
 }
 
@@ -140,11 +138,11 @@ def test_errors_of_truncation_balance(play):
 # --- functions of positive numbers
 
 
-def check_function(play, function, values, fraction, bits, committee=None):
-    """A function is as exact as it says; zero gives zero. Returns the engine of one seat."""
-    opened, _, engine = compute(play, function, values, committee=committee, fraction=fraction, bits=bits)
+def check_root(play, values, fraction, bits, committee=None):
+    """An inverse root is as exact as it says; zero gives zero. Returns the engine of one seat."""
+    opened, _, engine = compute(play, functions.inverse_sqrt, values, committee=committee, fraction=fraction, bits=bits)
     numbers, unit = values * 2.0**-fraction, 2.0**-fraction
-    true = np.where(values, np.maximum(numbers, unit) ** (-1.0 if function is functions.reciprocal else -0.5), 0.0)
+    true = np.where(values, np.maximum(numbers, unit) ** -0.5, 0.0)
     assert (np.abs(opened * unit - true) < unit * (true + engine.ulps)).all()
     return engine
 
@@ -154,42 +152,25 @@ def check_function(play, function, values, fraction, bits, committee=None):
     [*PLAIN[1:], ACTIVE[0], *(pytest.param(seats, marks=pytest.mark.slow) for seats in ACTIVE[1:])],
     ids=called,
 )
-@pytest.mark.parametrize("function", FUNCTIONS, ids=called)
-def test_functions_of_positive_numbers(play, committee, function):
+def test_roots_of_positive_numbers(play, committee):
     values = np.concatenate([np.random.default_rng(3).integers(0, 2**18, 20), 1 << np.arange(0, 19, 3)])
-    check_function(play, function, values, 12, 20, committee)
+    check_root(play, values, 12, 20, committee)
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.sampled_from(FUNCTIONS), integers(26), st.sampled_from([12, 16, 20]))
-def test_functions_of_any_positive_numbers(play, function, values, fraction):
-    check_function(play, function, np.abs(values), fraction, 26)
+@given(integers(26), st.sampled_from([12, 16, 20]))
+def test_roots_of_any_positive_numbers(play, values, fraction):
+    check_root(play, np.abs(values), fraction, 26)
 
 
 @pytest.mark.parametrize(("bits", "fraction"), [(7, 15), (17, 16), (25, 15), (26, 16), (31, 15)])
 def test_many_numbers_take_the_way_with_fewer_coins(play, monkeypatch, bits, fraction):
     monkeypatch.setattr(functions, "FLAT", 10)
     values = np.array([0, 1, 2, 3, 100, 127, (1 << bits) - 1])
-    for function in FUNCTIONS:
-        engine = check_function(play, function, values, fraction, bits)
-        coins = [key for key in engine.masks.used if key[0] == "coins"]
-        # Of 26 bit lengths in groups of 6, and none for the first place
-        assert bits != 26 or coins == [("coins", 5 + 5, len(values))]
-
-
-def test_two_centred_steps_are_as_exact_as_is_said():
-    grid = np.linspace(0.5, 1.0, 1 << 12)
-    for fraction in range(8, 32):
-        degree, centres = functions._reciprocal_plan(fraction)
-        start = [functions._LINE, -2.0] if degree == 1 else functions._reciprocal_start(degree)
-        bits = 40 if degree == 1 else functions._COEFFICIENT_BITS[degree]
-        rounded = [round(c * 2**bits) / 2**bits for c in start]
-        error = 1 - grid * np.polynomial.polynomial.polyval(grid, rounded)
-        assert np.abs(error).max() <= functions._first_error(degree) * (1 + 2.0**-30)
-        for centre in centres:
-            error = error * (error + centre) - centre
-        assert np.abs(error).max() <= 2.0 ** -(fraction + 2)
-    assert [functions._reciprocal_plan(fraction)[0] for fraction in (16, 17, 26, 27)] == [1, 2, 2, 3]
+    engine = check_root(play, values, fraction, bits)
+    coins = [key for key in engine.masks.used if key[0] == "coins"]
+    # Of 26 bit lengths in groups of 6, and none for the first place
+    assert bits != 26 or coins == [("coins", 5 + 5, len(values))]
 
 
 @pytest.mark.parametrize(
@@ -204,14 +185,11 @@ def test_two_centred_steps_are_as_exact_as_is_said():
     ],
 )
 def test_the_primes_that_are_said_to_be_needed_are_enough(play, size, threshold, fraction, magnitude):
-    """Reciprocals need fewer than roots, or as many."""
     top = (1 << (fraction + magnitude)) - 1
     values = np.unique(np.concatenate([np.arange(9), np.geomspace(1, top, 30).astype(np.int64), [top - 1, top]]))
-    for function in FUNCTIONS:
-        how = {"ulps": (comb(size, threshold) + 1) / 2, "roots": function is functions.inverse_sqrt}
-        bits = functions.bits_needed(fraction, magnitude, **how)
-        committee = replace(make(size, threshold), system=residue_system_for(bits, size, threshold))
-        check_function(play, function, values, fraction, fraction + magnitude, committee)
+    bits = functions.bits_needed(fraction, magnitude, (comb(size, threshold) + 1) / 2)
+    committee = replace(make(size, threshold), system=residue_system_for(bits, size, threshold))
+    check_root(play, values, fraction, fraction + magnitude, committee)
     opened, _, engine = compute(
         play, lambda e, x: e.multiply(x, x), values, committee=committee, fraction=fraction, bits=fraction + magnitude
     )
@@ -293,7 +271,6 @@ def test_many_numbers_are_taken_in_parts(play, monkeypatch):
     values = (np.arange(1, 25) << 16).reshape(2, 12)
     due = {
         "negative": (lambda e, x: e.negative(x), values < 0, 0),
-        "reciprocal": (functions.reciprocal, 2.0**40 / values, 20),
         "root": (functions.inverse_sqrt, 2.0**30 / np.sqrt(values), 20),
         "powers": (functions.normalising_powers, 1 << 30 - np.floor(np.log2(values)).astype(int) - 1, 0),
     }
@@ -315,10 +292,9 @@ WATCHED = {
     "truncation": lambda e, x: e.truncate(x, 5),
     "comparison": lambda e, x: e.negative(x),
     "powers": functions.normalising_powers,
-    "reciprocal": functions.reciprocal,
     "inverse root": functions.inverse_sqrt,
 }
-WITH_BITS = {"comparison", "powers", "reciprocal", "inverse root"}
+WITH_BITS = {"comparison", "powers", "inverse root"}
 IN_BLOCKS = ("product", "truncation", "comparison")
 
 

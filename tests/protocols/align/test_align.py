@@ -20,7 +20,7 @@ from colonnade.errors import AlignmentError, CapacityError, ProtocolError, Study
 from colonnade.mpc import blinding, oblivious
 from colonnade.mpc.blinding import BlindingScalar
 from colonnade.protocols import align
-from colonnade.protocols.align import messages as vocabulary, programs, tags as tagging
+from colonnade.protocols.align import dh_psi, messages as vocabulary, ot_psi, programs
 from colonnade.protocols.roles import COORDINATOR
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
@@ -112,10 +112,10 @@ def test_long_lists(mode, sizes, hidden, stream):
 
 
 def test_lists_in_several_pieces_and_an_empty_one(monkeypatch):
-    monkeypatch.setattr(tagging, "_PIECE", 16)
+    monkeypatch.setattr(dh_psi, "_PIECE", 16)
     for name, size in (("PIECE", 2), ("_KEYS_AT_ONCE", 8)):
         monkeypatch.setattr(oblivious, name, size)
-    monkeypatch.setattr(tagging, "AT_WORK", 16)
+    monkeypatch.setattr(ot_psi, "AT_WORK", 16)
     lists = lists_of(a=range(3, 163), b=range(150), c=range(0, 400, 2))
     for mode, owners in (("dh", "ab"), ("dh", "ba"), ("dh", "abc"), ("dh", "cb"), ("ot", "ac")):
         check(make_task(tuple(owners), mode=mode), {name: lists[name] for name in owners})
@@ -129,7 +129,7 @@ def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
     Owner b lays its list out only when the others have their choices.
     """
     chosen = {name: threading.Event() for name in "bc"}
-    real_choose, real_ask = tagging._choose, tagging._ask
+    real_choose, real_ask = ot_psi._choose, ot_psi._ask
 
     def choose(me, asker, run):
         found = real_choose(me, asker, run)
@@ -142,8 +142,8 @@ def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
             assert all(event.wait(60) for event in chosen.values()), "the others wait for b"
         real_ask(me, *rest)
 
-    monkeypatch.setattr(tagging, "_choose", choose)
-    monkeypatch.setattr(tagging, "_ask", ask)
+    monkeypatch.setattr(ot_psi, "_choose", choose)
+    monkeypatch.setattr(ot_psi, "_ask", ask)
     lists = lists_of(a=range(40), b=range(60), c=range(1, 61))
     check(make_task(("a", "b", "c"), mode="ot", hidden=True), lists)
 
@@ -197,7 +197,7 @@ def test_nothing_that_is_received_comes_again_in_another_run(mode, hidden, owner
 def test_the_other_owner_sees_fresh_random_elements_in_no_order(monkeypatch):
     """dh: what the second owner receives is as good as uniform, and its order is not that of the leader's file."""
     lists, order, real = lists_of(a=range(1000, 1400), b=range(1395, 1900)), [], blinding.hash_to_group
-    monkeypatch.setattr(tagging, "hash_to_group", lambda keys: order.extend(keys) or real(keys))
+    monkeypatch.setattr(dh_psi, "hash_to_group", lambda keys: order.extend(keys) or real(keys))
     logs: dict = {}
     execute(make_task(("a", "b")), lists, logs)
     captured = np.vstack([fields["points"] for fields in received(logs, "b")["blinded"]])
@@ -251,10 +251,10 @@ def test_an_owner_that_does_not_lead_is_told_no_length_but_those_in_the_table(mo
     Hidden, the sum of all lengths is told; so there the lists change under the same sum.
     """
     for module, name in (
-        (tagging, "_PIECE"),
+        (dh_psi, "_PIECE"),
         (vocabulary, "_PIECE"),
         (oblivious, "_KEYS_AT_ONCE"),
-        (tagging, "AT_WORK"),
+        (ot_psi, "AT_WORK"),
     ):
         monkeypatch.setattr(module, name, 4)
     told, known = [], {"a": 7, "b": 11} if mode == "ot" else {"a": 7, "b": 11, "c": 11}
@@ -309,8 +309,8 @@ def test_hidden_and_without_a_helper_no_one_owner_can_compute_tags(monkeypatch):
     guesses = blinding.hash_to_group(lists["a"].values)
     for blinds in drawn.values():
         for scalars in (*((one,) for one in blinds), *combinations(blinds, 2)):
-            tags = tagging.KeyTags.empty(len(guesses))
-            tags.set_points(0, reduce(lambda points, scalar: scalar.multiply(points), scalars, guesses))
+            tags = vocabulary.KeyTags.empty(len(guesses))
+            dh_psi._set_points(tags, 0, reduce(lambda points, scalar: scalar.multiply(points), scalars, guesses))
             assert not {row.tobytes() for row in tags.tags} & of_leader
 
 

@@ -22,7 +22,6 @@ from colonnade.protocols.lanes.arbiter import (
     MOST_LOST,
     LaneArbiter,
     LaneAttempt,
-    LaneFollower,
     LaneOrder,
 )
 from colonnade.protocols.lanes.lane import (
@@ -132,9 +131,9 @@ def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partit
     assert orders[-1] == LaneOrder("over")
     kept = [order.lane for order in orders if order.what == "kept"]
     assert sorted(lane.partition for lane in kept) == list(range(partitions))
-    assert dict(arbiter.kept) == {lane.partition: lane.attempt for lane in kept}
+    assert dict(arbiter._kept) == {lane.partition: lane.attempt for lane in kept}
     for head in heads.values():
-        assert dict(head.workers.kept) == dict(arbiter.kept)
+        assert dict(head.workers.kept) == dict(arbiter._kept)
         assert head.workers.total.rows == sum(10 * lane.partition + lane.attempt for lane in kept)
         assert not head.lanes
         assert not head.workers._held, "what was given up or added is forgotten"
@@ -193,7 +192,7 @@ def test_attempts_and_losses_are_bounded():
     for attempt in range(1, MOST_ATTEMPTS):
         assert arbiter.lost("a", LaneAttempt(0, attempt)) == [LaneOrder("again", LaneAttempt(0, attempt + 1))]
     refused(PeerLost, "PE004", "8", arbiter.lost, "b", LaneAttempt(0, MOST_ATTEMPTS))
-    arbiter, followed = LaneArbiter(NAMES, 256), LaneFollower(256)
+    arbiter, followed = LaneArbiter(NAMES, 256), Played("a", 256, 1).workers
     for partition in range(MOST_LOST):
         for order in arbiter.lost("a", LaneAttempt(partition)):
             followed.obey(order)
@@ -215,27 +214,46 @@ def test_a_hub_that_loses_one_lane_after_the_other_gets_no_more():
 
 
 def test_orders_that_do_not_fit_are_refused():
-    lane = LaneAttempt(0)
+    lane, head = LaneAttempt(0), Played("a", 2, 2)
+    head.step(("event", None), lost=False)
+    known = {name: f"{name} {lane}".encode() for name in NAMES}
     follow(
-        LaneFollower(2),
+        head.workers,
         [
             (NO_LANE, "obey", LaneOrder("kept", LaneAttempt(2))),
-            ("MS031", "obey", LaneOrder("meet", lane, 0, {})),
+            ("MS031", "obey", LaneOrder("meet", lane, 0, known)),
             ("MS032", "obey", LaneOrder("kept", lane)),
             ("MS030", "obey", LaneOrder("again", lane)),
             ("MS030", "obey", LaneOrder("again", LaneAttempt(0, 3))),
             ("MS028", "obey", LaneOrder("over")),
-            (None, "here", lane),
-            (None, "obey", LaneOrder("meet", lane, 0, {})),
-            ("MS031", "obey", LaneOrder("meet", lane, 0, {})),
-            (None, "done", lane),
+        ],
+    )
+    head.step(("begun", lane), lost=False)
+    follow(
+        head.workers,
+        [
+            ("MS038", "obey", LaneOrder("meet", lane, 0, known | {"a": b"another"})),
+            ("MS032", "obey", LaneOrder("kept", lane)),
+            (None, "obey", LaneOrder("meet", lane, 0, known)),
+            ("MS031", "obey", LaneOrder("meet", lane, 0, known)),
+        ],
+    )
+    head.step(("met", lane), lost=False)
+    follow(
+        head.workers,
+        [
             (None, "obey", LaneOrder("kept", lane)),
             ("MS032", "obey", LaneOrder("kept", lane)),
             ("MS030", "obey", LaneOrder("again", LaneAttempt(0, 2))),
             ("MS028", "obey", LaneOrder("over")),
-            (None, "here", LaneAttempt(1)),
+        ],
+    )
+    head.step(("begun", LaneAttempt(1)), lost=False)
+    follow(
+        head.workers,
+        [
             (None, "obey", LaneOrder("again", LaneAttempt(1, 2))),
-            ("MS031", "obey", LaneOrder("meet", LaneAttempt(1), 0, {})),
+            ("MS031", "obey", LaneOrder("meet", LaneAttempt(1), 0, known)),
             ("MS032", "obey", LaneOrder("kept", LaneAttempt(1, 2))),
         ],
     )

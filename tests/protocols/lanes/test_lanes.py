@@ -185,7 +185,7 @@ def held_otherwise(monkeypatch, who, partition, attempt=0, workers=None):
 
     def other(self):
         if self._engine.name == who:
-            self._followed.kept[partition] += attempt
+            self.kept[partition] += attempt
             self._kept_with[partition] = workers or self._kept_with[partition]
         return real.fget(self)
 
@@ -257,8 +257,8 @@ def test_nothing_is_revealed_in_a_lane_and_what_is_no_loss_ends_the_study_for_al
 def test_no_seat_of_a_lane_is_spare_and_no_opening_is_planned_in_it():
     task = kit.moments_task((1, 1, 1, 1))
     assert spare_owners(task) == task.owners
-    assert spare_owners(LaneTask.of(task)) == ()
-    assert LaneTask.of(task).openings == {}
+    assert spare_owners(LaneTask(task.trust, task.committee)) == ()
+    assert LaneTask(task.trust, task.committee).openings == {}
 
 
 def test_losses_that_cannot_be_made_good_end_the_study(monkeypatch):

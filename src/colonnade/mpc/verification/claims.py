@@ -31,8 +31,6 @@ from colonnade.randomness import Stream
 
 if TYPE_CHECKING:
     from colonnade.mpc.engine import ShareEngine
-if TYPE_CHECKING:
-    from colonnade.mpc.engine import ShareEngine
 
 
 PARTS = 64

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ProtocolError
 from colonnade.message_schema import ArrayForm, MessageSchema, UpTo, receive_message
-from colonnade.protocols.align.messages import TOKEN_BYTES, shuffled
-from colonnade.protocols.align.tags import shared_key
+from colonnade.protocols.align.messages import TOKEN_BYTES, shared_key, shuffled
 from colonnade.protocols.align.task import AlignmentTask, require_clkhash
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Progress, silent
 from colonnade.randomness import Stream

@@ -29,22 +29,27 @@ from numpy.typing import NDArray
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
 from colonnade.message_schema import ArrayForm, Boolean, FixedBytes, Integer, MessageSchema, TextChoice, receive_message
 from colonnade.mpc.key_value_store import KeyValueStore, Words, build_store, cell_count
-from colonnade.protocols.align import fuzzy, tags as tagging
+from colonnade.protocols.align import dh_psi, fuzzy, ot_psi
 from colonnade.protocols.align.messages import (
     LONGEST,
     TOKEN_BYTES,
+    KeyTags,
     ProgressStep,
     ProgressSteps,
     all_differ,
     as_binary,
+    follow_leader,
     ignore_progress,
+    key_for,
+    keyed_hashes,
     positions,
     receive_different_words,
     receive_words,
     send_words,
+    shared_key,
     shuffled,
+    wait_for_leader,
 )
-from colonnade.protocols.align.tags import KeyTags, keyed_hashes
 from colonnade.protocols.align.task import AlignmentTask
 from colonnade.protocols.lanes.partitions import check_fits
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
@@ -99,12 +104,9 @@ def leader_joins(me: Owner, tags: Mapping[str, KeyTags], shares: Words, at_least
     """
     for other, own in tags.items():
         shares = shares ^ own.pads ^ _receive_store(me, other, own.theirs)[own.tags]
-    rows, index = _common(shares)
-    told = len(rows) if len(rows) >= at_least else 0
-    for other, own in tags.items():
-        _tell(me, other, own.tags[rows[:told]], index[:told])
-    me.link(COORDINATOR).send("common", count=len(rows))
-    return CommonMembers(rows, index)
+    found = _tell_common(me, shares, {other: own.tags for other, own in tags.items()}, at_least)
+    me.link(COORDINATOR).send("common", count=len(found.rows))
+    return found
 
 
 def send_store(me: Owner, own: KeyTags, shares: Words, joiner: str) -> None:
@@ -125,11 +127,7 @@ def coordinator_joins(me: Coordinator, leader: str, sizes: Mapping[str, int], at
     shares = receive_words(me.link(leader), "shares", leader, sizes[leader], least=sizes[leader], step=step)
     for owner in others:
         shares = shares ^ _receive_store(me, owner, sizes[owner], step)[tags]
-    rows, index = _common(shares)
-    told = len(rows) if len(rows) >= at_least else 0
-    for owner in sizes:
-        _tell(me, owner, tags[rows[:told]], index[:told])
-    return len(rows)
+    return len(_tell_common(me, shares, dict.fromkeys(sizes, tags), at_least).rows)
 
 
 def _common(total: Words) -> tuple[NDArray[np.int64], Words]:
@@ -139,9 +137,14 @@ def _common(total: Words) -> tuple[NDArray[np.int64], Words]:
     return rows[shuffled(len(rows), stream)], stream.uint64((len(rows), 2))
 
 
-def _tell(me: Role, owner: str, tags: Words, index: Words) -> None:
-    send_words(me.link(owner), "matched", tags)
-    send_words(me.link(owner), "index", index)
+def _tell_common(me: Role, total: Words, tags: Mapping[str, Words], at_least: int) -> CommonMembers:
+    """Find who is common, and send each owner the matches by the joiner's tags for it; none if they are too few."""
+    rows, index = _common(total)
+    told = len(rows) if len(rows) >= at_least else 0
+    for owner, known in tags.items():
+        send_words(me.link(owner), "matched", known[rows[:told]])
+        send_words(me.link(owner), "index", index[:told])
+    return CommonMembers(rows, index)
 
 
 def receive_matches(me: Owner, joiner: str, tags: Words) -> CommonMembers:
@@ -304,8 +307,8 @@ def coordinator(me: Coordinator, task: AlignmentTask) -> AlignmentCounts:
     for name in task.owners:
         me.link(name).send("align-plan", again=False, leader=leader)
     if task.leader_joins:
-        reports = tagging.reports if task.mode == "ot" else tagging.expected_reports
-        tagging.follow_leader(me, leader, sizes, *reports(leader, sizes, both=task.hidden))
+        reports = ot_psi.reports if task.mode == "ot" else dh_psi.expected_reports
+        follow_leader(me, leader, sizes, *reports(leader, sizes, both=task.hidden))
     if task.hidden:
         return AlignmentCounts(_place(me, leader, sizes), sizes)
     if task.mode == "fuzzy":
@@ -331,24 +334,24 @@ def _tags(
     task: AlignmentTask,
     leader: str,
     run: bytes,
-    meanwhile: Callable[[], object] = tagging.no_values,
+    meanwhile: Callable[[], object] = ot_psi.no_values,
 ) -> KeyTags | dict[str, KeyTags]:
     """This owner's tags; the leader has one list for every other owner, except in ``helper`` with known members."""
     others = [name for name in task.owners if name != leader]
     if task.mode == "ot":
         if me.name == leader:
-            return tagging.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
-        return tagging.other_answers(me, values, leader, task.lengths, run, both=task.hidden, meanwhile=meanwhile)
+            return ot_psi.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
+        return ot_psi.other_answers(me, values, leader, task.lengths, run, both=task.hidden, meanwhile=meanwhile)
     if task.mode == "dh":
         if me.name == leader:
-            return tagging.blind_as_leader(me, values, others, task.lengths, both=task.hidden)
-        return tagging.blind_as_other(me, values, leader, task.lengths, both=task.hidden)
-    key = tagging.shared_key(me, [leader, *others])
+            return dh_psi.blind_as_leader(me, values, others, task.lengths, both=task.hidden)
+        return dh_psi.blind_as_other(me, values, leader, task.lengths, both=task.hidden)
+    key = shared_key(me, [leader, *others])
     lists = others if task.hidden and me.name == leader else [me.name]
     step = ProgressSteps(me, "align", len(values) * len(lists))
     if not task.hidden:
         return KeyTags.from_secret(values, key, step)
-    made = {name: KeyTags.from_secret(values, tagging.key_for(name, key), step) for name in lists}
+    made = {name: KeyTags.from_secret(values, key_for(name, key), step) for name in lists}
     return made if me.name == leader else made[me.name]
 
 
@@ -401,7 +404,7 @@ def _joined(
     else:
         send_store(me, made, shares, joiner)
     if task.leader_joins:
-        tagging.wait_for_leader(me)
+        wait_for_leader(me)
     return receive_matches(me, joiner, made.tags)
 
 
@@ -410,7 +413,7 @@ def _hidden(
 ) -> AlignedRows:
     if task.leader_joins and not isinstance(made, dict):
         # Before the coordinator reads tags; until then it says that the leader is at work.
-        tagging.wait_for_leader(me)
+        wait_for_leader(me)
     for own in made.values() if isinstance(made, dict) else [made]:
         send_words(me.link(COORDINATOR), "tags", own.tags)
     slots, size, token = receive_slots(me, len(order))

@@ -15,8 +15,7 @@ from colonnade.mpc.key_value_store import cell_count
 from colonnade.mpc.oblivious import CODE_BITS, MESSAGE_BITS, SUMS, piece_sizes
 from colonnade.privacy import Trust
 from colonnade.privacy.events import Event
-from colonnade.protocols.align.messages import LONGEST
-from colonnade.protocols.align.tags import TAG_BYTES
+from colonnade.protocols.align.messages import LONGEST, TAG_BYTES
 from colonnade.protocols.lanes.partitions import check_count as check_partitions, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import RunnableTask

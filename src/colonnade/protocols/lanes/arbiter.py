@@ -6,7 +6,7 @@ oldest lane that is not settled has, or will get, a worker of everybody: nothing
 participants have said that they hold its result. One that says that it lost the lane is enough for another attempt.
 
 Nothing here sends or waits. :class:`LaneArbiter` takes what participants say and gives orders, the same to all of them.
-:class:`LaneFollower` is what each of them has been ordered so far; it refuses orders that do not fit.
+Each of them refuses orders that do not fit what it was ordered before (``LaneWorkers`` in ``lane.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Literal
 
 from colonnade.errors import DisagreementError, PeerLost, ProtocolError
 from colonnade.protocols.lanes.partitions import check_count
-from colonnade.protocols.roles import COORDINATOR
 
 LONGEST_INTRODUCTION = 1 << 13
 """No introduction of a worker has more bytes."""
@@ -92,11 +91,6 @@ class LaneArbiter:
         """Whether every partition is kept."""
         return len(self._kept) == self._partitions
 
-    @property
-    def kept(self) -> Mapping[int, int]:
-        """The attempt that is kept of each partition that is settled."""
-        return self._kept
-
     def here(self, who: str, lane: LaneAttempt, introduction: bytes) -> list[LaneOrder]:
         """A participant has a worker for a lane."""
         run = self._run(who, lane)
@@ -163,66 +157,6 @@ class LaneArbiter:
         return working[(lane.partition + lane.attempt - 1) % len(working)]
 
 
-class LaneFollower:
-    """What one participant has been ordered, and what it has said itself."""
-
-    def __init__(self, partitions: int) -> None:
-        check_count(partitions)
-        self._attempts = [1] * partitions
-        self._here: set[LaneAttempt] = set()
-        self._met: set[LaneAttempt] = set()
-        self._done: set[LaneAttempt] = set()
-        self._kept: dict[int, int] = {}
-        self._lost = 0
-
-    @property
-    def kept(self) -> Mapping[int, int]:
-        """The attempt that is kept of each partition that is settled."""
-        return self._kept
-
-    def current(self, lane: LaneAttempt) -> bool:
-        """Whether this is a lane that can still be kept."""
-        return lane.partition not in self._kept and self._attempts[lane.partition] == lane.attempt
-
-    def here(self, lane: LaneAttempt) -> None:
-        """This participant says that it is here."""
-        self._here.add(lane)
-
-    def done(self, lane: LaneAttempt) -> None:
-        """This participant says that it holds the result."""
-        self._done.add(lane)
-
-    def obey(self, order: LaneOrder) -> None:
-        """Take an order down, or refuse it in the name of the coordinator."""
-        if order.what == "over":
-            if len(self._kept) < len(self._attempts):
-                raise _not_due("ended before a lane of every partition was kept [MS028]")
-            return
-        lane = order.lane
-        if not 0 <= lane.partition < len(self._attempts):
-            raise _not_due("spoke of a lane that there is not [MS029]")
-        if order.what == "again":
-            if lane.partition in self._kept or lane.attempt != self._attempts[lane.partition] + 1:
-                raise _not_due("asked for a lane again that was not lost [MS030]")
-            self._lost += 1
-            check_attempts(LaneAttempt(lane.partition, lane.attempt - 1), self._lost)
-            self._forget(LaneAttempt(lane.partition, lane.attempt - 1))
-            self._attempts[lane.partition] = lane.attempt
-        elif order.what == "meet":
-            if lane not in self._here or lane in self._met or not self.current(lane):
-                raise _not_due("called to a lane that this participant is not ready for [MS031]")
-            self._met.add(lane)
-        else:
-            if lane not in self._done or not self.current(lane):
-                raise _not_due("kept a lane whose result this participant does not hold [MS032]")
-            self._kept[lane.partition] = lane.attempt
-            self._forget(lane)
-
-    def _forget(self, lane: LaneAttempt) -> None:
-        for said in (self._here, self._met, self._done):
-            said.discard(lane)
-
-
 def check_attempts(lane: LaneAttempt, lost: int) -> None:
     """Refuse to lose this lane too, if so many were lost then."""
     if lane.attempt >= MOST_ATTEMPTS:
@@ -237,7 +171,3 @@ def check_attempts(lane: LaneAttempt, lost: int) -> None:
 
 def _twice(who: str) -> ProtocolError:
     return ProtocolError(f"{who} spoke of a lane again of which it had said all before [MS033]")
-
-
-def _not_due(what: str) -> ProtocolError:
-    return ProtocolError(f"the {COORDINATOR} {what} [MS034]")

@@ -53,8 +53,8 @@ from colonnade.protocols.lanes.arbiter import (
     MOST_HUBS,
     LaneArbiter,
     LaneAttempt,
-    LaneFollower,
     LaneOrder,
+    check_attempts,
 )
 from colonnade.protocols.lanes.partitions import Partitions, check_fits
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Progress, Role, silent
@@ -118,11 +118,6 @@ class LaneTask(RunnableTask):
     seats: Committee
     aligns, goes_on_without = True, False
 
-    @classmethod
-    def of(cls, task: CommitteeTask) -> LaneTask:
-        """That of one of the lanes of a task."""
-        return cls(task.trust, task.committee)
-
     @property
     def committee(self) -> Committee:
         """The seats of the task."""
@@ -167,7 +162,7 @@ def run_lane(
         _settle(summing)
         return sums
 
-    return run_role(place, LaneTask.of(laned.task), program, progress, wait=wait)
+    return run_role(place, LaneTask(laned.task.trust, laned.task.committee), program, progress, wait=wait)
 
 
 def is_loss(error: BaseException) -> bool:
@@ -290,7 +285,9 @@ class LaneWorkers:
 
     def __init__(self, crew: WorkerCrew, engine: ShareEngine, partitions: int) -> None:
         self._crew, self._engine, self._partitions = crew, engine, partitions
-        self._followed = LaneFollower(partitions)
+        self.kept: dict[int, int] = {}
+        """The attempt that is kept of each partition that is settled."""
+        self._attempts, self._lost = [1] * partitions, 0
         self._waiting = deque(LaneAttempt(partition) for partition in range(partitions))
         self._begun: set[LaneAttempt] = set()
         self._ended: set[LaneAttempt] = set()
@@ -300,11 +297,6 @@ class LaneWorkers:
         self._kept_with: dict[int, bytes] = {}
         self._total: PartialSums | None = None
         self._free = 0
-
-    @property
-    def kept(self) -> Mapping[int, int]:
-        """The attempt that is kept of each partition that is settled."""
-        return self._followed.kept
 
     @property
     def what_counts(self) -> bytes:
@@ -342,34 +334,49 @@ class LaneWorkers:
         if isinstance(event, LaneWorkerReady):
             if len(event.introduction) > LONGEST_INTRODUCTION:
                 raise ValueError("the introduction of a worker is too long [VA139]")
-            self._followed.here(lane)
             self._introduced[lane] = event.introduction
             return [LaneReport("here", lane, worker=event.introduction)]
         self._ended.add(lane)
         if isinstance(event, WorkerLost):
             return [LaneReport("lost", lane)]
-        self._followed.done(lane)
         self._held[lane] = event.sums
         return [LaneReport("done", lane, rows=event.sums.rows)]
 
     def obey(self, order: LaneOrder) -> None:
-        """Do what the coordinator says, if it may."""
-        self._followed.obey(order)
-        if order.what == "meet":
-            if order.introductions[self._engine.name] != self._introduced[order.lane]:
+        """Do what the coordinator says, or refuse it in its name if it does not fit what it said before."""
+        lane = order.lane
+        if not 0 <= lane.partition < self._partitions:
+            raise _not_due("spoke of a lane that there is not [MS029]")
+        current = lane.partition not in self.kept and self._attempts[lane.partition] == lane.attempt
+        if order.what == "over":
+            if len(self.kept) < self._partitions:
+                raise _not_due("ended before a lane of every partition was kept [MS028]")
+        elif order.what == "meet":
+            if lane not in self._introduced or lane in self._met or not current:
+                raise _not_due("called to a lane that this participant is not ready for [MS031]")
+            if order.introductions[self._engine.name] != self._introduced[lane]:
                 raise ProtocolError(
                     f"the {COORDINATOR} introduced another worker in the name of {self._engine.name} [MS038]"
                 )
-            self._met[order.lane] = _digest(order.introductions)
-            self._crew.meet(order.lane, order.hub, order.introductions)
+            self._met[lane] = _digest(order.introductions)
+            self._crew.meet(lane, order.hub, order.introductions)
         elif order.what == "kept":
-            part = self._held.pop(order.lane)
-            self._kept_with[order.lane.partition] = self._met[order.lane]
-            self._forget(order.lane)
+            if lane not in self._held or not current:
+                raise _not_due("kept a lane whose result this participant does not hold [MS032]")
+            part = self._held.pop(lane)
+            self.kept[lane.partition] = lane.attempt
+            self._kept_with[lane.partition] = self._met[lane]
+            self._forget(lane)
             self._total = part if self._total is None else add_partial_sums(self._engine, [self._total, part])
-        elif order.what == "again":
-            self._give_up(LaneAttempt(order.lane.partition, order.lane.attempt - 1))
-            self._waiting.append(order.lane)
+        else:
+            if lane.partition in self.kept or lane.attempt != self._attempts[lane.partition] + 1:
+                raise _not_due("asked for a lane again that was not lost [MS030]")
+            before = LaneAttempt(lane.partition, lane.attempt - 1)
+            self._lost += 1
+            check_attempts(before, self._lost)
+            self._attempts[lane.partition] = lane.attempt
+            self._give_up(before)
+            self._waiting.append(lane)
             self._serve()
 
     def _serve(self) -> None:
@@ -394,6 +401,10 @@ class LaneWorkers:
         self._ended.discard(lane)
         self._introduced.pop(lane, None)
         self._met.pop(lane, None)
+
+
+def _not_due(what: str) -> ProtocolError:
+    return ProtocolError(f"the {COORDINATOR} {what} [MS034]")
 
 
 def _digest(introductions: Mapping[str, bytes]) -> bytes:
