@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from colonnade.audit import Game
 from colonnade.kinds.split.adaptive_programs import EmbeddingPairs, clip_rows, stretch_factor
 from colonnade.kinds.split.audit import (
     EmbeddingSampler,
@@ -15,11 +14,11 @@ from colonnade.kinds.split.audit import (
     FeatureMomentSampler,
     Integers,
     LabelSlopeSampler,
-    TrainedFeatureSampler,
 )
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS
-from colonnade.kinds.split.encoders import Encoder, RowEncoder, TrainableEncoder
-from colonnade.kinds.split.private_training import Matrix, NoiseDraw, Places, RowLearner
+from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder
+from colonnade.kinds.split.encoders import Encoder, TrainableEncoder
+from colonnade.kinds.split.private_training import NoiseDraw
 from colonnade.protocols.iteration import NoiseSampler
 from colonnade.randomness import Stream
 from research.twins.broken import EVERY_EPOCH, HALF, TO_PARTY, as_analyst, charged_once, in_sampler, quieter
@@ -66,7 +65,7 @@ class OverAndOver(EmbeddingSampler):
 class SilentUpdates(EmbeddingSampler):
     """Updates of the encoder without noise."""
 
-    def summed(self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Matrix:
+    def summed(self, learner: RowEncoder, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Matrix:
         """The sum of clipped gradients, in every run the same."""
         return super().summed(learner, places, slopes, clip, lambda numbers: 0 * draw(numbers))
 
@@ -80,7 +79,7 @@ class SilentUpdates(EmbeddingSampler):
 class UnboundedGradients(EmbeddingSampler):
     """Updates of the encoder whose gradients nobody clipped one by one."""
 
-    def summed(self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Matrix:
+    def summed(self, learner: RowEncoder, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Matrix:
         """The sum of all gradients, with the noise that is meant for clipped ones."""
         noise = draw(learner.parameters) * (clip / (1 << GRADIENT_BITS))
         return np.asarray(learner.pull_back(places, slopes) + noise)
@@ -143,13 +142,6 @@ def half_the_noise(sampler: FeatureMomentSampler) -> FeatureMomentSampler:
     return replace(sampler, study=replace(study, task=study.task.with_noise(study.task.noise // 2)))
 
 
-def only_moments(game: Game) -> Game:
-    """An encoder's training that is in no event."""
-    if not isinstance(game.sampler, TrainedFeatureSampler):
-        raise TypeError(f"{game.name} does not draw by Trained [VA254]")
-    return replace(game, events=game.events[:1])
-
-
 # --- the twins
 
 EVERY_RELEASE = "twenty releases charged as one"
@@ -175,4 +167,3 @@ IN_SECRET = in_sampler(FeatureMomentSampler, trained_in_secret)
 register_twin("split-moments", "analyst", HALF, FEATURES_HALF)
 register_twin("split-moments", "analyst", "encoders that learned from the rows, uncharged", IN_SECRET)
 register_twin("split-moments", "party", TO_PARTY, as_analyst)
-register_twin("split-moments", "analyst", "training before moments, not charged", only_moments, part="trained")

@@ -110,13 +110,13 @@ def test_wrong_noise_in_the_protocol_itself_is_seen(wrong, monkeypatch):
 
 
 def test_an_event_with_more_noise_than_the_task_draws_is_seen(monkeypatch):
-    real = tasks.Moments.opens.func
+    real = tasks.Moments.events.func
     louder = cached_property(
         lambda task: tuple(replace(e, shares=tuple((o, 2 * s) for o, s in e.shares)) for e in real(task))
     )
-    louder.__set_name__(tasks.Moments, "opens")
+    louder.__set_name__(tasks.Moments, "events")
     task = games("pca")[0].sampler.task
-    monkeypatch.setattr(tasks.Moments, "opens", louder)
+    monkeypatch.setattr(tasks.Moments, "events", louder)
     for game in pca_games(replace(task)):
         assert judge(game, 100_000, seed=2).word == "REFUTED"
 

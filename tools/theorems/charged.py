@@ -18,7 +18,6 @@ _LEVELS = "colonnade.kinds.prediction.task:QuantisedAnswers"
 _MARGINALS = "colonnade.kinds.tables.task:Marginals"
 _STAGED = "colonnade.kinds.tables.stages:StagedMarginals"
 _MIXTURE = "colonnade.kinds.synthesis.mixture.task:MixtureTask"
-_CHARGED = "colonnade.protocols.moments.task:ChargedMoments"
 _EMBEDDINGS = "colonnade.kinds.split.embedding_task:EmbeddingTask"
 _NEW = "colonnade.kinds.split.embedding_task:NewEmbeddingTask"
 _ADAPTIVE = "colonnade.kinds.split.adaptive_task:AdaptiveTask"
@@ -443,39 +442,6 @@ CHARGED = (
     ),
     # split networks
     Charged(
-        _CHARGED,
-        "second moments",
-        "moments-sensitivity",
-        _NORMAL,
-        _and(
-            _SECOND_MOMENTS,
-            ("heads-from-moments#2-who-sees-what",),
-            ("tests/kinds/split/test_heads.py::test_training_and_moments_together_keep_the_budgets",),
-            (f"{_CHARGED}.events",),
-        ),
-    ),
-    Charged(_CHARGED, "second moments", "moments-sensitivity, hidden-members", _NORMAL, _HIDDEN_MOMENTS),
-    Charged(
-        _CHARGED,
-        "encoder updates of an owner",
-        "private-updates",
-        "colonnade.kinds.split.committee_head:PrivateTraining.event",
-        Links(
-            ("private-updates#1-one-update", "private-updates#2-the-theorem|Theorem"),
-            (
-                "colonnade.kinds.split.committee_head:PrivateTraining.square",
-                "colonnade.kinds.split.committee_head:PrivateTraining.absent_square",
-                "colonnade.kinds.split.private_training:cut_rows",
-            ),
-            (
-                "tests/kinds/split/test_private_training.py::test_no_product_is_ever_longer_than_the_radius",
-                "tests/kinds/split/test_private_training.py::"
-                "test_without_a_person_sums_move_by_no_more_than_the_event_says",
-                "tests/kinds/split/test_private_training.py::test_no_row_is_ever_longer_than_the_radius",
-            ),
-        ),
-    ),
-    Charged(
         _EMBEDDINGS,
         "labels of an owner",
         "randomised-response",
@@ -500,8 +466,14 @@ CHARGED = (
         f"{_EMBEDDINGS}._event",
         Links(
             ("embedding-releases#2-the-theorem|Theorem", "private-updates#1-one-update"),
-            ("colonnade.kinds.split.embedding_task:squared_movement", f"{_EMBEDDINGS}.update_event"),
             (
+                "colonnade.kinds.split.embedding_task:squared_movement",
+                f"{_EMBEDDINGS}.update_event",
+                "colonnade.kinds.split.private_training:cut_rows",
+            ),
+            (
+                "tests/kinds/split/test_private_training.py::test_no_product_is_ever_longer_than_the_radius",
+                "tests/kinds/split/test_private_training.py::test_no_row_is_ever_longer_than_the_radius",
                 "tests/kinds/split/test_audit.py::test_no_gradient_moves_a_sum_further_than_is_charged",
                 "tests/kinds/split/embeddings/test_embeddings_task.py::"
                 "test_every_update_is_charged_as_often_as_a_person_takes_part_and_never_sent",

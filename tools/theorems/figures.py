@@ -23,6 +23,17 @@ FIGURES = (
         ("skellam", "discrete-gaussian"),
     ),
     Figure(
+        "encoders",
+        "moments of embeddings: the bound on a row holds whatever an encoder that did not see the table makes of it",
+        Links(
+            ("heads-from-moments#1-the-mechanism|Theorem", "heads-from-moments#2-who-sees-what"),
+            ("colonnade.kinds.split.committee_head:JointEmbeddings.moments",),
+            ("tests/kinds/split/test_heads.py::test_rows_are_embeddings_of_one_length_and_the_label_with_its_weight",),
+            besides=("tests/kinds/split/test_audit.py::test_moments_of_features_move_nearly_as_far_as_is_charged",),
+        ),
+        ("split-moments",),
+    ),
+    Figure(
         "missing noise",
         "the same if owners leave out their part of the noise",
         Links(

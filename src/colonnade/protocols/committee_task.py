@@ -49,11 +49,6 @@ class CommitteeTask(Task):
         """What is opened, in all rounds together."""
 
     @property
-    def charged(self) -> tuple[Event, ...]:
-        """What is charged besides what is opened: nothing, unless the task says otherwise."""
-        return ()
-
-    @property
     def stages(self) -> tuple[Any, ...]:
         """What is done one after the other: one task, unless the task says otherwise."""
         return (self,)

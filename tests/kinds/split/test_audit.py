@@ -28,23 +28,22 @@ from colonnade.audit.attacks import (
     read_promise,
 )
 from colonnade.audit.attacks.views import views_of
-from colonnade.audit.registry import judge, observers
+from colonnade.audit.registry import judge
 from colonnade.errors import StudyError
-from colonnade.kinds.pca.audit import MomentEntrySampler
 from colonnade.kinds.split import embedding_programs, private_training
-from colonnade.kinds.split.audit import EmbeddingSampler, TrainedFeatureSampler
+from colonnade.kinds.split.audit import EmbeddingSampler
 from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingSide
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask, NewEmbeddingTask
 from colonnade.kinds.split.encoders import TrainableEncoder, encoder_from
 from colonnade.models import Roster
 from colonnade.models.new_rows import match_people
-from colonnade.privacy import Trust, epsilon, parse_budgets, views
+from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
 from colonnade.testing import seeded
 from research.twins.registry import twins
 from tests.kinds.split.embeddings.learners import Listed
-from tests.kinds.split.people import roster, schemas_for
+from tests.kinds.split.people import roster
 from tests.support.errors import refused
 from tests.support.federations import numbers
 from tests.support.vectors import VECTORS
@@ -225,7 +224,7 @@ def test_moments_of_features_move_nearly_as_far_as_is_charged() -> None:
     """Through the parties' encoders: rounded rows of the person, and what they add to the full matrix."""
     for game in games("split-moments"):
         bound = game.seen[0]
-        sampler: Any = game.sampler.moments if isinstance(game.sampler, TrainedFeatureSampler) else game.sampler
+        sampler: Any = game.sampler
         task = sampler.study.task
         first, second = (
             np.column_stack([rows * task.gamma, np.full(len(rows), task.constant)]) for rows in sampler.embedded
@@ -325,10 +324,6 @@ def test_what_is_wrong_in_the_protocol_itself_is_seen(wrong: str, monkeypatch: p
 
 STUDIES: dict[str, tuple[str, dict[str, Any]]] = {
     "a committee": ("pca", {"head": "committee", "width": 2}),
-    "a committee, after training": (
-        "split-moments",
-        {"head": "committee", "width": 2, "training": "own", "epochs": 3, "rows": 100},
-    ),
     "frozen encoders": ("split-embeddings", {"head": "embeddings", "rows": 100, "width": 2}),
     "encoders that learn": (
         "split-training",
@@ -347,24 +342,6 @@ def test_every_head_that_promises_something_has_games(study: str) -> None:
         found = game.play(16_000, seeded(6))
         assert found.margin <= 0
         assert found.reach > 0
-
-
-def test_who_trained_before_a_committee_learns_from_the_moments_alone_and_is_played_too() -> None:
-    _, how = STUDIES["a committee, after training"]
-    three = Roster.of(schemas_for("default") | {"clinic": numbers("e")})
-    task: Any = SplitClassifier(label="bank.default", epsilon=2.0, **how).plan(three)
-    found = {str(game.observer): game for game in games("split-moments", task)}
-    played = {str(observer) for observer, _ in observers(task)}
-    assert set(found) == played
-    assert {"analyst", "coordinator", "bank", "bank+coordinator"} <= played
-    for name, game in found.items():
-        assert isinstance(game.sampler, MomentEntrySampler if "bank" in name else TrainedFeatureSampler), name
-    without = replace(task, charged=())
-    for name in ("bank", "bank+coordinator"):
-        spent = [
-            epsilon(views(each.events, found[name].observer, task.trust), 1e-5).epsilon for each in (task, without)
-        ]
-        assert spent[0] == spent[1]  # its own training costs nothing about others
 
 
 COLUMNS = {"bank": [f"a{k}" for k in range(6)], "shop": [f"b{k}" for k in range(6)]}

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from colonnade import SplitClassifier
 from colonnade.errors import DataError, ProtocolError, StudyError
 from colonnade.kinds.pca import programs as directions
 from colonnade.kinds.pca.task import SubspaceIteration
-from colonnade.kinds.split import committee_head
 from colonnade.kinds.split.committee_head import (
     JointEmbeddings,
-    PrivateTraining,
     embed_scaled,
     scale_to_length,
     suggested_width,
-    train_own,
 )
 from colonnade.kinds.split.encoders import encoder_from
 from colonnade.kinds.split.heads import (
@@ -34,16 +28,13 @@ from colonnade.kinds.split.heads import (
     loss_and_slopes,
     told_statistics,
 )
-from colonnade.privacy import Observer, epsilon, parse_budgets, views
-from colonnade.privacy.events import unwrap
-from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN
+from colonnade.privacy import parse_budgets
 from colonnade.protocols.moments import programs
 from colonnade.protocols.moments.programs import OwnMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from colonnade.tables.slots import RowSlots
-from tests.kinds.split import people as both
 from tests.support import protocols as kit
 from tests.support.errors import refused
 from tests.support.protocols import Array
@@ -412,95 +403,3 @@ def test_rounds_through_shares_give_what_is_simulated_and_no_nonsense(exact: Non
         replace(due, directions=(np.zeros_like(due.directions[0]), *due.directions[1:])),
     )
     refused(ProtocolError, "MS021", joint.finish, replace(due, directions=(*due.directions[:2], due.directions[1])))
-
-
-# --- an encoder that learned from the table before the head: its training is charged, and in nothing sent
-
-AFTER = JointEmbeddings((("left", 2), ("right", 3)), "left", 3)
-
-
-def learner() -> Any:
-    return encoder_from({"kind": "linear", "width": 2}, 5, seed=1)
-
-
-def plan(share: float = 0.3, budgets: Any = 1.0, **changes: Any) -> PrivateTraining:
-    allowed = [replace(each, epsilon=share * each.epsilon) for each in parse_budgets(budgets, 1e-5, TRUST)]
-    return replace(PrivateTraining("left", 300, learner().parameters, 10).calibrate(TRUST, allowed), **changes)
-
-
-@pytest.mark.parametrize("budgets", [1.0, {"analyst": 1.0}, {"analyst": 8.0}])
-def test_training_and_moments_together_keep_the_budgets(budgets: Any) -> None:
-    allowed = parse_budgets(budgets, 1e-5, TRUST)
-    training = plan(budgets=budgets)
-    task, alone = (AFTER.moments(TRUST, allowed, charged=events) for events in (training.events, ()))
-    assert task.events == (*task.opens, training.event)
-    assert task.noise_std > alone.noise_std
-    observers = [Observer.analyst()]
-    if budgets == 1.0:
-        observers += [Observer.coordinator(), Observer.party("left"), Observer.party("right")]
-    for observer in observers:
-        found = {e: epsilon(views(e, observer, TRUST), 1e-5).epsilon for e in (task.events, task.opens)}
-        assert found[task.events] <= allowed[0].epsilon
-        if observer != Observer.party("left"):  # who trains knows its own noise, and its own rows
-            assert found[task.opens] < found[task.events]
-    assert task.agreement["charged"] == [training.event.to_dict()]
-
-
-def test_training_that_is_charged_is_not_opened_and_is_recorded() -> None:
-    held, labels = people(300)
-    rows = np.eye(3, 5)[labels] + held["right"] / 8  # in which the classes are far apart
-    training = plan()
-    task = AFTER.moments(TRUST, parse_budgets(1.0, 1e-5, TRUST), rows_at_most=1000, charged=training.events)
-    assert training.event not in task.openings
-    encoder, other = learner(), encoder_from({"kind": "linear"}, 3, seed=2)
-    train_own(encoder, rows, labels, 3, training, Stream(bytes(32)))
-    held = {
-        "left": AFTER.rows("left", kit.Rows(rows), encoder, labels),
-        "right": AFTER.rows("right", kit.Rows(rows[:, :3]), other),
-    }
-    ended = kit.outcomes(task, kit.programs_of(programs, task, held))
-    assert all(set(each.revealed) == set(task.events) for each in ended.values()), ended
-    assert ended[COORDINATOR].result.opened.shape == (task.entries,)
-    number = learner()
-    train_own(number, rows, labels / 2 - 0.5, 0, plan(epochs=30, noise=1), Stream(bytes(32)))
-    assert abs(np.corrcoef(number.embed(rows)[:, 0], labels)[0, 1]) > 0.8
-
-
-def test_an_encoder_of_another_size_is_not_trained() -> None:
-    held, labels = people(20)
-    refused(StudyError, "ST327", train_own, learner(), held["right"], labels, 3, plan(parameters=3), Stream.fresh())
-
-
-# --- in a whole fit
-
-
-def _asked() -> SplitClassifier:
-    return SplitClassifier(label="bank.default", epsilon=6.0, width=4, training="own", epochs=5, rows=200)
-
-
-@pytest.mark.parametrize("in_one_place", [True, False])
-def test_a_fit_draws_as_much_noise_as_is_charged(in_one_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither another plan nor a smaller variance reaches the training: every draw is that of the event."""
-    drawn: list[tuple[Fraction, tuple[int, ...]]] = []
-    law = committee_head.law_named(CLOSEST_TO_GAUSSIAN)
-
-    def watched(variance: Fraction, shape: tuple[int, ...], stream: Stream) -> Any:
-        drawn.append((variance, shape))
-        return law.sample(variance, shape, stream)
-
-    monkeypatch.setattr(committee_head, "law_named", lambda name: SimpleNamespace(sample=watched))
-    held, roster = both.tables(200, "default"), both.roster("default")
-    task: Any = _asked().plan(roster)
-    (event,) = task.charged
-    once: Any = unwrap(event)
-    ((owner, variance),) = once.shares
-    assert (owner, event.times) == ("bank", 5)
-    if in_one_place:
-        _asked().simulate(held, roster, Stream(bytes(32)), task=task)
-    else:
-        _asked().fit(both.federation(200, "default"))
-    assert drawn == [(variance, (once.dimension,))] * event.times
-    fewer = replace(task, charged=(replace(event, times=4),))
-    less = replace(task, charged=(replace(event, event=replace(once, shares=(("bank", variance / 2),))),))
-    for other in (fewer, less, replace(task, charged=())):  # to train otherwise than is charged is refused
-        refused(StudyError, "ST226", "bank", _asked().simulate, held, roster, Stream(bytes(32)), task=other)

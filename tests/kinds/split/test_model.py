@@ -39,7 +39,6 @@ LINEAR = {"bank": {"kind": "linear", "width": 2}, "shop": {"kind": "linear", "wi
 
 WAYS = {
     "committee": {"epsilon": 20.0, "width": 16},
-    "own": {"epsilon": 20.0, "width": 12, "training": "own", "epochs": 5, "rows": ROWS},
     "embeddings": {"epsilon": 100.0, "head": "embeddings", "width": 16},
     "labels": {
         "epsilon": 20.0,
@@ -92,7 +91,7 @@ def test_every_way_learns_from_both_parties_and_comes_back_from_files(way, tmp_p
     assert np.allclose(chances.sum(axis=1), 1)
     assert (model.classes_[chances.argmax(axis=1)] == model.predict(others)).all()
     assert np.array_equal(reloaded(model, tmp_path, others).scores(others), model.scores(others))
-    assert set(model.arrays()) == (FROM_ONE_RELEASE if way in ("committee", "own") else set())
+    assert set(model.arrays()) == (FROM_ONE_RELEASE if way == "committee" else set())
     published = json.dumps(json.loads((tmp_path / "model.json").read_text())["learned"])
     assert not any(key in published for key in ("spread", "centre", "offsets"))  # no head that a party keeps
     if way == "committee":
@@ -102,8 +101,8 @@ def test_every_way_learns_from_both_parties_and_comes_back_from_files(way, tmp_p
 
 @each_way
 def test_a_simulation_is_the_same_in_one_place_and_follows_from_its_stream(way):
-    held, more = tables(200, "default"), {"rows": 200} if way == "own" else {}
-    models = [classifier(way, **more).simulate(held, roster("default"), seeded(seed)) for seed in (5, 5, 6)]
+    held = tables(200, "default")
+    models = [classifier(way).simulate(held, roster("default"), seeded(seed)) for seed in (5, 5, 6)]
     first, same, other = (model.scores(held) for model in models)
     assert models[0].classes_.tolist() == [False, True]
     assert np.array_equal(first, same)
@@ -128,7 +127,6 @@ def test_every_way_keeps_the_budgets_of_those_who_see_something():
     everybody = ("analyst", "coordinator", "bank", "shop")
     for way, more, events, most in (
         ("committee", {}, 1, (6, 6, 6, 6)),
-        ("own", {"rows": 200}, 2, (6, 6, 6, 6)),  # moments, and the updates before them
         ("embeddings", {}, 1, (0, 0, 6, 0)),
         ("labels", {"label_epsilon": 1.5}, 4, (0, 0, 6, 1.5)),
         ("labels", {"label_epsilon": None}, 4, (0, 0, 6, math.inf)),
@@ -409,11 +407,9 @@ def test_what_is_about_training_is_refused_without_training():
     for name in ("epochs", "batches", "learning_rate"):
         refused(StudyError, "ST232", name, planned, "embeddings", **{name: OTHER[name]})
         planned("embeddings", training="labels", label_epsilon=1.0, **{name: OTHER[name]})
-    planned("committee", epochs=3, training="own", rows=FEW, width=2)
     for said, head, given in (
-        (("ST232", "epochs"), "committee", {"epochs": 3}),
-        (("ST233", "own", "committee"), "embeddings", {"training": "own"}),
-        (("ST233", "rounds", "embeddings"), "committee", {"training": "rounds"}),
+        (("ST136", "none, labels, rounds", "own"), "committee", {"training": "own"}),
+        (("ST231", "training", "embeddings"), "committee", {"training": "rounds"}),
         ("ST227", "embeddings", {"rows": None}),
         ("ST215", "published", {"rows": None}),
     ):
@@ -435,8 +431,6 @@ def test_what_is_about_training_is_refused_without_training():
         ({"encoders": {"shop": {"kind": "own", "width": 3, "scale": 2}}}, "ST275"),
         ({"encoders": {"shop": {"kind": "own", "width": 3}}}, ("ST271", "shop")),
         ({"encoders": {"shop": {"shape": [3, 3]}}}, "ST312"),
-        ({"training": "own", "rows": None}, "ST223"),
-        ({"training": "own", "rows": 60, "encoders": {"bank": {"kind": "cosine"}}}, "ST279"),
         ({"head": "embeddings", "label_epsilon": 1.0}, "ST229"),
         ({"head": "embeddings", "training": "labels", "encoders": {"shop": {"kind": "cosine"}}}, "ST279"),
         ({"head": "published", "epsilon": None}, "ST216"),

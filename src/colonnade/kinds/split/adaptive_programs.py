@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,8 @@ from colonnade.errors import DataError, StudyError
 from colonnade.kinds.split.adaptive_task import AdaptiveTask, EncoderSteps
 from colonnade.kinds.split.embedding_programs import real_embeddings
 from colonnade.kinds.split.embedding_task import EmbeddingSender
-from colonnade.kinds.split.private_training import Matrix, Places, RowLearner, Vector
+from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder, Vector
+from colonnade.kinds.split.heads import LearningHead
 from colonnade.message_schema import FixedBytes, MessageSchema, receive_message
 from colonnade.protocols.iteration import NoiseSampler, RoundCounter
 from colonnade.protocols.message_task import own_noise
@@ -283,7 +283,7 @@ def shape_embeddings(raw: Matrix, sender: EmbeddingSender, task: AdaptiveTask) -
 class AdaptivePassiveSide:
     """A passive party: lines 4 to 10 make what it tells, lines 16 to 18 learn from what it gets back."""
 
-    def __init__(self, encoder: RowLearner, owner: str, task: AdaptiveTask) -> None:
+    def __init__(self, encoder: RowEncoder, owner: str, task: AdaptiveTask) -> None:
         self.encoder, self.task, self.sender = encoder, task, task.sender(owner)
         if encoder.width != self.sender.width:
             raise DataError(f"the encoder of {owner} must give embeddings of {self.sender.width} numbers [DA112]")
@@ -339,7 +339,7 @@ class AdaptivePassiveSide:
 class AdaptiveActiveSide:
     """The active party: lines 12 to 14, and its own encoder if it has columns, of which nothing is told."""
 
-    def __init__(self, head: HeadLearner, own: RowLearner | None, task: AdaptiveTask) -> None:
+    def __init__(self, head: LearningHead, own: RowEncoder | None, task: AdaptiveTask) -> None:
         if own is not None and not task.columns:
             raise DataError(f"the task does not say that {task.active} has columns of its own [DA113]")
         self.head, self.own, self.task = head, own, task
@@ -366,17 +366,6 @@ def add_noise(values: Matrix, owner: str, task: AdaptiveTask, draw: NoiseSampler
     return numbers + draw(owner, task.variance(owner), numbers.size) if task.protected else numbers
 
 
-class HeadLearner(Protocol):
-    """A head that joins the embeddings of all parties and knows the labels, by the places of the rows."""
-
-    def slopes(self, places: Places, embeddings: Matrix, /) -> Matrix:
-        """Learn from one batch: how each row's own loss changes with the row, (n, all widths).
-
-        Columns stand in the order of the task's senders, those of the active party's own encoder last. The slopes are
-        those before the head moves, and are not divided by the number of rows.
-        """
-
-
 SHUFFLE_MESSAGE = MessageSchema("shuffle", key=FixedBytes(KEY_BYTES))
 """From which everybody finds who is in which batch, from the active party to the other owners."""
 
@@ -391,7 +380,7 @@ ExchangeCallback = Callable[[str, Places, Matrix, Matrix], None]
 
 
 def owner(
-    me: Owner, encoder: RowLearner | None, rows: IdentifiedRows, task: AdaptiveTask, head: HeadLearner | None = None
+    me: Owner, encoder: RowEncoder | None, rows: IdentifiedRows, task: AdaptiveTask, head: LearningHead | None = None
 ) -> StretchFactors:
     """An owner's program; the active party gives its head, and an encoder only if it has columns."""
     _check(me, rows, task, head)
@@ -444,8 +433,8 @@ def _passive(me: Owner, side: AdaptivePassiveSide, task: AdaptiveTask, draw: Noi
 
 
 def simulate(
-    encoders: Mapping[str, RowLearner],
-    head: HeadLearner,
+    encoders: Mapping[str, RowEncoder],
+    head: LearningHead,
     task: AdaptiveTask,
     stream: Stream,
     watch: ExchangeCallback | None = None,
@@ -460,8 +449,8 @@ def simulate(
 
 
 def reference(
-    encoders: Mapping[str, RowLearner],
-    head: HeadLearner,
+    encoders: Mapping[str, RowEncoder],
+    head: LearningHead,
     task: AdaptiveTask,
     key: bytes,
     draw: NoiseSampler,
@@ -495,7 +484,7 @@ def batches(task: AdaptiveTask, key: bytes) -> Iterator[Places]:
 
 
 def _side(
-    me: Owner, encoder: RowLearner | None, task: AdaptiveTask, head: HeadLearner | None
+    me: Owner, encoder: RowEncoder | None, task: AdaptiveTask, head: LearningHead | None
 ) -> AdaptiveActiveSide | AdaptivePassiveSide:
     if head is not None:
         return AdaptiveActiveSide(head, encoder, task)
@@ -504,7 +493,7 @@ def _side(
     return AdaptivePassiveSide(encoder, me.name, task)
 
 
-def _check(me: Owner, rows: IdentifiedRows, task: AdaptiveTask, head: HeadLearner | None) -> None:
+def _check(me: Owner, rows: IdentifiedRows, task: AdaptiveTask, head: LearningHead | None) -> None:
     """Refuse what this owner holds before anything is sent."""
     if rows.places is not None:
         raise StudyError(

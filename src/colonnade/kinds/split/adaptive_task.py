@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from colonnade.errors import PrivacyError, StudyError
-from colonnade.kinds.split.embedding_task import EmbeddingSender
-from colonnade.kinds.split.private_training import Vector
+from colonnade.kinds.split.embedding_task import EmbeddingSender, ToldTask
+from colonnade.kinds.split.encoder_base import Vector
 from colonnade.privacy import Budget, Event, NonPrivate, Trust
 from colonnade.privacy.accounting.gaussian import gaussian_epsilon
 from colonnade.privacy.sensitivity.exact import checked_whole
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, ParticipantLoad, seconds_on_wire
-from colonnade.protocols.message_task import NOISE_UNIT, MessageTask
+from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.task import TaskPrograms
 
 StepRule = Literal["adam", "sgd"]
@@ -72,7 +72,7 @@ _SECONDS_PER_NUMBER = 2e-7  # of an embedding: made by an encoder, told, and lea
 
 
 @dataclass(frozen=True)
-class AdaptiveTask(MessageTask):
+class AdaptiveTask(ToldTask):
     """The public task. All owners and the coordinator hold an equal one.
 
     The variance of the noise on each number is ``noise / 2^20`` times ``(2 clip)^2``; without noise nothing is clipped.
@@ -103,11 +103,8 @@ class AdaptiveTask(MessageTask):
     """Whether the active party has columns of its own, on which its slopes then depend too."""
     compared: int = 2048
 
-    rows_fixed: ClassVar[bool] = True
-    rows_key: ClassVar[str] = "rows"
     programs = TaskPrograms("colonnade.kinds.split.adaptive_programs")
     scheme = "published"
-    error_on = "number of an embedding"
     why_no_rounds = "has as many rounds as it has batches"
 
     def __post_init__(self) -> None:
@@ -141,10 +138,6 @@ class AdaptiveTask(MessageTask):
             )
 
     # --- who tells what
-
-    def sender(self, owner: str) -> EmbeddingSender:
-        """What one passive party tells."""
-        return self.senders[self.passives.index(owner)]
 
     @property
     def protected(self) -> bool:
@@ -242,22 +235,12 @@ class AdaptiveTask(MessageTask):
         """The numbers of all embeddings."""
         return tuple(f"{sender.owner}.h{k}" for sender in self.senders for k in range(sender.width))
 
-    @property
-    def rows_limit(self) -> int:
-        """The exact number of people that the study states."""
-        return self.rows
-
-    rows_stated = rows_limit
+    rows_stated = ToldTask.rows_limit
 
     @property
     def bound(self) -> int:
         """The largest magnitude of a number that is told: neither slopes nor rescaled embeddings have a smaller one."""
         return _LARGEST
-
-    @property
-    def noise_std(self) -> float:
-        """The largest standard deviation of the noise on a number of an embedding."""
-        return max(map(self.deviation, self.passives))
 
     @property
     def message_rounds(self) -> int:

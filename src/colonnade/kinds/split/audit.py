@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.neighbours import find_furthest as at_the_bounds
-from colonnade.audit.registry import Game, Sampler, describe_neighbours, observers, register
-from colonnade.errors import StudyError
-from colonnade.kinds.pca.audit import MomentEntrySampler
+from colonnade.audit.registry import Game, describe_neighbours, observers, register
 from colonnade.kinds.split import embedding_programs, private_training
-from colonnade.kinds.split.committee_head import CLIP, JointEmbeddings, PrivateTraining, draw_noise
+from colonnade.kinds.split.committee_head import JointEmbeddings
 from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingSide, SlopeTeacher
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask
-from colonnade.kinds.split.encoders import Encoder, RowEncoder, encoder_from
-from colonnade.kinds.split.private_training import (
-    Matrix,
-    NoiseDraw,
-    Places,
-    RowLearner,
-    sum_with_noise,
-)
+from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder
+from colonnade.kinds.split.encoders import Encoder, encoder_from
 from colonnade.models import Roster
 from colonnade.privacy import Observer, Trust, parse_budgets
-from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
-from colonnade.privacy.releases import SquaredRelease
 from colonnade.protocols.iteration import NoiseSampler
-from colonnade.protocols.message_task import NOISE_UNIT, own_noise
+from colonnade.protocols.message_task import own_noise
 from colonnade.protocols.moments import programs
-from colonnade.protocols.moments.task import ChargedMoments, Moments
+from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 
@@ -45,20 +34,6 @@ _CENTRE, _SCALE = 0.25, 3.0
 """The script of the stage: a centre, in parts of the clip, and a scale with which everybody is clipped again."""
 _WEIGHT = 1.0
 LABELS = (0, 1)
-
-
-@dataclass(frozen=True)
-class ExtremeEncoder:
-    """An encoding of one person, over and over: far beyond the clip, along the first number of an embedding."""
-
-    width: int
-    reach: float
-
-    def embed(self, places: Places, /) -> Matrix:
-        """The person's embedding at each of these places."""
-        rows = np.zeros((len(places), self.width))
-        rows[:, 0] = self.reach
-        return rows
 
 
 @dataclass(frozen=True)
@@ -117,7 +92,9 @@ class EmbeddingSampler:
     def embedded(self, name: str, sign: float, count: int, draw: NoiseSampler) -> Iterator[Matrix]:
         """The embeddings: of the stage, and then with the script's centre and scale, as often as they are told."""
         task, sender = self.task, self.task.sender(name)
-        encoding, everybody = ExtremeEncoder(sender.width, sign * _FAR * sender.clip), np.arange(count)
+        rows, everybody = np.zeros((count, sender.width)), np.arange(count)
+        rows[:, 0] = sign * _FAR * sender.clip
+        encoding = RowEncoder(encoder_from({"kind": "linear"}, sender.width), rows)  # far beyond the clip, as they are
         if task.stage:
             yield EmbeddingSide(encoding, name, task, draw).first(count).reshape(count, -1).astype(np.float64)
         centre = np.zeros(sender.width)
@@ -136,7 +113,7 @@ class EmbeddingSampler:
         return self.summed(*self.batch(sign), task.gradient_clip, drawn)
 
     def summed(
-        self, learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: private_training.NoiseDraw
+        self, learner: RowEncoder, places: Places, slopes: Matrix, clip: float, draw: private_training.NoiseDraw
     ) -> Matrix:
         """The noised sum of gradients, with noise for all runs at once."""
         return private_training.sum_with_noise(learner, places, slopes, clip, draw)
@@ -241,8 +218,6 @@ _COLUMNS = 2
 _OTHERS = 1
 _TRIED = 100
 _TINY = 1e-6
-_FAR_FEATURE = 1e3
-_EPOCHS = 3
 
 
 @dataclass(frozen=True)
@@ -259,7 +234,7 @@ class FeatureStudy:
         return encoder_from({"kind": dict(self.specs)[party], "width": width}, _COLUMNS, seed=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EncodedPeople:
     """Some people: each party's encoded columns of them, and their classes."""
 
@@ -346,49 +321,6 @@ class FeatureMomentSampler:
         return np.hstack([*parts, np.full((count, 1), float(task.constant))]).astype(np.int64)
 
 
-def _weight(change: Matrix, task: Moments, noisy: tuple[str, ...]) -> float:
-    variance = task.additive.unit * task.noise * len(noisy) / len(task.owners)
-    return float(np.abs(change).max() * task.gamma**2 / variance)
-
-
-@dataclass(frozen=True)
-class TrainedFeatureSampler:
-    """The likelihood ratio of two tables, from the moments and from the training of the label owner's encoder before.
-
-    Sums of gradients are not told to anybody, but are charged as if they were; so the observer is shown them. Its
-    gradient is at one end or the other, or is there or not, like the person.
-    """
-
-    moments: Sampler
-    weight: float
-    plan: PrivateTraining
-    ends: tuple[float, float]
-
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> Matrix:
-        """Log-likelihood ratios of ``count`` runs, up to a constant."""
-        total = self.moments(neighbour, count, stream) * self.weight
-
-        def drawn(numbers: int) -> NDArray[np.int64]:
-            return draw_noise(self.plan, count * numbers, stream).reshape(count, numbers)
-
-        for _ in range(self.plan.epochs):
-            total += self._summed(self.ends[neighbour], drawn) @ self._weights
-        return total
-
-    @cached_property
-    def _weights(self) -> Matrix:
-        """How far each number of a sum moves over the variance of its noise."""
-        first, second = (self._summed(end, lambda numbers: np.zeros(numbers, dtype=np.int64)) for end in self.ends)
-        step = CLIP / (1 << GRADIENT_BITS)
-        return np.asarray((second - first) / (self.plan.variance * step**2))
-
-    def _summed(self, end: float, noise: NoiseDraw) -> Matrix:
-        """The noised sum of gradients of a linear encoder: one person's, if it is there, and another's."""
-        rows = np.array([[0.5], *([[end * _FAR_FEATURE * CLIP]] if end else [])])
-        learner = RowEncoder(encoder_from({"kind": "linear", "width": 1}, 1, seed=1), rows)
-        return sum_with_noise(learner, np.arange(len(rows)), np.ones((len(rows), 1)), CLIP, noise)
-
-
 def _with_constant(rows: Matrix, task: Moments) -> Matrix:
     return np.column_stack([rows, np.full(len(rows), task.constant / task.gamma)])
 
@@ -436,64 +368,10 @@ def _example() -> FeatureStudy:
     return FeatureStudy(joint, task, (("left", "cosine"), ("right", "linear")))
 
 
-def _charged(study: FeatureStudy) -> tuple[Moments, PrivateTraining]:
-    """The same with training of the label owner's encoder before, which takes most of an epsilon of 1."""
-    trust = study.task.trust
-    budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
-    part = [replace(budget, epsilon=0.8 * budget.epsilon) for budget in budgets]
-    plan = PrivateTraining(study.joint.label_party, 400, 2, _EPOCHS).calibrate(trust, part)
-    task = study.joint.moments(trust, budgets, rows_at_most=2**20, charged=plan.events)
-    return task, plan
-
-
-def _plan_of(task: ChargedMoments) -> PrivateTraining:
-    """The training that a task is charged for."""
-    (event,) = task.charged
-    once = unwrap(event)
-    assert isinstance(once, SquaredRelease)  # noqa: S101 - for the type checker
-    ((owner, variance),) = once.shares
-    draft = PrivateTraining(owner, rows=1, parameters=once.dimension, epochs=getattr(event, "times", 1))
-    plan = replace(draft, noise=int(variance * NOISE_UNIT // draft.square))
-    if plan.events != task.charged:
-        raise StudyError("this study is charged for training of another kind than is known here [ST013]")
-    return plan
-
-
 @register("split-moments", "moments of embeddings and labels, opened once", _example)
-def feature_games(study: FeatureStudy | ChargedMoments) -> Iterator[Game]:
-    """Every observer within the threshold, one for all who are in the same position.
-
-    A study that is charged for training is played at the bounds of all embeddings, whatever its encoders are. Whoever
-    holds the columns that were trained on learns about others from the moments alone.
-    """
-    if isinstance(study, ChargedMoments):
-        yield from _charged_games(study, _plan_of(study))
-        return
+def feature_games(study: FeatureStudy) -> Iterator[Game]:
+    """Every observer within the threshold, one for all who are in the same position."""
     for observer, noisy in observers(study.task):
         sampler = find_furthest_people(study, observer, noisy)
         story = f"{describe_neighbours(observer)} through everybody's encoders; the opened entries that move"
         yield Game("split-moments", observer, story, study.task.events, study.task.trust, sampler)
-    task, plan = _charged(study)
-    for observer, noisy in observers(task):
-        if plan.owner not in observer.names and observer != Observer.coordinator():  # both are played above
-            found = find_furthest_people(replace(study, task=task), observer, noisy)
-            yield _trained(task, plan, observer, found, _weight(found.change, task, noisy))
-
-
-def _charged_games(task: ChargedMoments, plan: PrivateTraining) -> Iterator[Game]:
-    for observer, noisy in observers(task):
-        found = MomentEntrySampler(task, at_the_bounds(task, observer), noisy)
-        if plan.owner in observer.names:
-            story = f"{describe_neighbours(observer)} at its bounds; the {len(found.moved)} opened entries that move"
-            yield Game("split-moments", observer, story, task.events, task.trust, found)
-        else:
-            before, after = found.vectors
-            weight = _weight(np.outer(after, after) - np.outer(before, before), task, noisy)
-            yield _trained(task, plan, observer, found, weight)
-
-
-def _trained(task: Moments, plan: PrivateTraining, observer: Observer, moments: Sampler, weight: float) -> Game:
-    lowest = 0.0 if observer == Observer.analyst() else -1.0
-    story = f"{describe_neighbours(observer)}; {plan.epochs} sums of gradients, and the opened entries that move"
-    sampler = TrainedFeatureSampler(moments, weight, plan, (lowest, 1.0))
-    return Game("split-moments", observer, story, task.events, task.trust, sampler, "trained")

@@ -5,11 +5,6 @@ columns of the label, scaled by a public weight. The committee computes the seco
 for any others (protocols/moments), the noisy sums are opened once, and the head follows from them
 (docs/theory/heads-from-moments.md). Where that would be too many sums, their products with few directions are opened
 instead, in rounds that cost as much (kinds/pca/directions). No embedding of anybody leaves its party but as shares.
-
-Before that the label's owner may train an encoder on its own rows; all of it is charged. It pulls the embedding of each
-row towards a public point of its class by whole sums of clipped gradients under noise (docs/theory/private-updates.md).
-Every epoch is one sum over all rows, and steps divide by a public number, so that a person more or less moves a sum by
-that person's own gradient only, and the analyst may be held to adding or removing one.
 """
 
 from __future__ import annotations
@@ -17,9 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +20,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.pca.subspace_iteration import LabelledProducts, NoisyProducts
 from colonnade.kinds.pca.task import SubspaceIteration, fits, reach_for
-from colonnade.kinds.split.embedding_programs import class_anchors, contrastive_slopes
-from colonnade.kinds.split.embedding_task import GRADIENT_BITS
-from colonnade.kinds.split.encoder_base import Matrix, RowEncoder, TrainableEncoder
+from colonnade.kinds.split.encoder_base import Matrix
 from colonnade.kinds.split.encoders import Encoder
 from colonnade.kinds.split.heads import (
     Arrays,
@@ -40,15 +31,10 @@ from colonnade.kinds.split.heads import (
     label_only_head,
     prior_arrays,
 )
-from colonnade.kinds.split.private_training import sum_with_noise
-from colonnade.privacy import Budget, Event, Sensitivity, Trust
-from colonnade.privacy.calibrate import add_least_noise
-from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, DEFAULT_LAW, NormalLawName, law_named
-from colonnade.privacy.releases import RepeatedRelease
-from colonnade.protocols.message_task import NOISE_UNIT, own_noise
-from colonnade.protocols.moments.task import ChargedMoments, Moments, NoisyMoments
+from colonnade.privacy import Budget, Trust
+from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
+from colonnade.protocols.moments.task import Moments, NoisyMoments
 from colonnade.protocols.rows import ColumnBlock, Rows
-from colonnade.randomness import Stream
 from colonnade.tables.slots import RowSlots
 
 Labels = NDArray[np.int64] | NDArray[np.float64]
@@ -156,20 +142,18 @@ class JointEmbeddings:
         rows_at_most: int = 2**24,
         law: NormalLawName = DEFAULT_LAW,
         hidden: bool = False,
-        charged: tuple[Event, ...] = (),
     ) -> Moments:
-        """One release of all moments, with the least noise that keeps the budgets, besides what is charged before."""
-        given: dict[str, Any] = {
-            "blocks": self.blocks,
-            "trust": trust,
-            "gamma": gamma,
-            "constant": self.constant(gamma),
-            "rows_at_most": rows_at_most,
-            "noise": len(self.widths),
-            "law": law,
-            "hidden": hidden,
-        }
-        draft = ChargedMoments(**given, charged=charged) if charged else Moments(**given)
+        """One release of all moments, with the least noise that keeps the budgets."""
+        draft = Moments(
+            blocks=self.blocks,
+            trust=trust,
+            gamma=gamma,
+            constant=self.constant(gamma),
+            rows_at_most=rows_at_most,
+            noise=len(self.widths),
+            law=law,
+            hidden=hidden,
+        )
         return draft.calibrate(budgets)
 
     def directions(
@@ -353,110 +337,3 @@ def scale_to_length(found: Matrix) -> Matrix:
     found = found / np.where(largest > 0, largest, 1.0)  # first, so that squares neither vanish nor overflow
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     return np.asarray(found * (LENGTH / np.where(lengths > 0, lengths, 1.0)))
-
-
-_MARGIN, _CONTRAST, _MOMENTUM = 1.0, 0.1, 0.9
-_MOST_EPOCHS = 10_000
-_RADIUS = 1 << GRADIENT_BITS
-THEOREM = "private-updates"
-CLIP = 1.0
-"""The norm to which gradients are clipped."""
-
-
-@dataclass(frozen=True)
-class PrivateTraining:
-    """How an owner's encoder is trained on about ``rows`` rows of its own, by public numbers only.
-
-    Every epoch is one sum over all rows, each gradient clipped to norm 1. A step is that sum with its noise, over
-    ``rows``, with momentum. ``noise / 2^20`` is the variance of the noise on each number of a sum, in squares of what
-    replacing one person can move it.
-    """
-
-    owner: str
-    rows: int
-    parameters: int
-    epochs: int
-    noise: int = NOISE_UNIT
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.epochs <= _MOST_EPOCHS:
-            raise StudyError(f"private training takes between 1 and {_MOST_EPOCHS:,} epochs [ST323]")
-        if self.parameters < 1:
-            raise StudyError(f"the encoder of {self.owner} has nothing to learn [ST324]")
-
-    @property
-    def square(self) -> int:
-        """How far replacing one person moves a sum, squared, in squared steps of ``1 / 2^30``."""
-        return 4 * _RADIUS**2
-
-    @property
-    def absent_square(self) -> int:
-        """How far adding or removing one person moves a sum, squared: that is the person's own part."""
-        return _RADIUS**2
-
-    @property
-    def variance(self) -> int:
-        """The variance of the noise on each number of a sum, in squared steps."""
-        return math.ceil(Fraction(self.noise, NOISE_UNIT) * self.square)
-
-    @property
-    def event(self) -> Event:
-        """All updates: one epoch is one release."""
-        absent, replaced = (
-            (min(square, math.isqrt(self.parameters * square)), square) for square in (self.absent_square, self.square)
-        )
-        once = own_noise(self.owner, self.variance).release(
-            f"encoder updates of {self.owner}",
-            self.parameters,
-            Sensitivity(*absent, *replaced),
-            theorem=THEOREM,
-            audience=(),
-            about=(self.owner,),
-        )
-        return once if self.epochs == 1 else RepeatedRelease(once, self.epochs)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What is charged."""
-        return (self.event,)
-
-    def calibrate(self, trust: Trust, budgets: Sequence[Budget]) -> PrivateTraining:
-        """The same with the least noise that keeps every budget."""
-        return add_least_noise(lambda noise: replace(self, noise=noise), trust, budgets, owners=1)
-
-
-def train_own(
-    encoder: TrainableEncoder, rows: Matrix, labels: Labels, classes: int, plan: PrivateTraining, stream: Stream
-) -> None:
-    """Train an encoder in place; nothing but noised sums of whole numbers reaches its parameters.
-
-    How many rows there are may be private: steps divide by what the plan says.
-    """
-    learner = RowEncoder(encoder, rows)
-    if learner.parameters != plan.parameters:
-        raise StudyError(
-            f"the encoder has {learner.parameters} parameters, and the plan is for {plan.parameters} [ST327]"
-        )
-    velocity, places = np.zeros(plan.parameters), np.arange(len(rows), dtype=np.int64)
-    for _ in range(plan.epochs):
-        slopes = slopes_of(learner.embed(places), labels, classes)
-        total = sum_with_noise(learner, places, slopes, CLIP, lambda count: draw_noise(plan, count, stream))
-        velocity = _MOMENTUM * velocity + total * (1 / plan.rows)
-        learner.move(-velocity)
-
-
-def draw_noise(plan: PrivateTraining, count: int, stream: Stream) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """The noise of one sum; audits attack this function."""
-    return law_named(CLOSEST_TO_GAUSSIAN).sample(Fraction(plan.variance), (count,), stream)
-
-
-def slopes_of(embeddings: Matrix, labels: Labels, classes: int) -> Matrix:
-    """How the loss of each row, against public points alone, changes with its embedding."""
-    width = embeddings.shape[1]
-    if classes:
-        known = np.clip(labels, 0, classes - 1).astype(np.int64)
-        slopes = contrastive_slopes(embeddings, known, class_anchors(classes, width, LENGTH), _MARGIN, _CONTRAST)
-        return np.asarray(np.where(np.asarray(labels)[:, None] >= 0, slopes, 0.0))
-    target = np.zeros_like(embeddings)
-    target[:, 0] = np.clip(labels, -1.0, 1.0)
-    return embeddings - target

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +17,10 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.split.adaptive_task import AdaptiveTask
 from colonnade.kinds.split.embedding_task import EmbeddingTask
+from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder, Vector
+from colonnade.kinds.split.heads import loss_and_slopes
 from colonnade.kinds.split.private_training import (
     Integers,
-    Matrix,
-    Places,
-    RowEmbedding,
-    RowLearner,
-    Vector,
     clip_rows_within,
     clip_to_integers,
     sum_with_noise,
@@ -128,7 +124,7 @@ class EmbeddingSide:
 
     def __init__(
         self,
-        encoding: RowEmbedding,
+        encoding: RowEncoder,
         name: str,
         task: EmbeddingTask,
         draw: NoiseSampler,
@@ -199,12 +195,11 @@ class EmbeddingSide:
         return contrastive_slopes(raw, labels, self._points, margin, self.task.contrast)
 
     def _update(self, places: Places, slopes: Matrix) -> None:
-        learner = cast(RowLearner, self.encoding)
         variance = self.task.update_variance
         total = sum_with_noise(
-            learner, places, slopes, self.task.gradient_clip, lambda count: self._draw(self.name, variance, count)
+            self.encoding, places, slopes, self.task.gradient_clip, lambda count: self._draw(self.name, variance, count)
         )
-        learner.move(self._steps.step(total))
+        self.encoding.move(self._steps.step(total))
 
     def _rescale(self, told: Matrix, variance: int) -> None:
         self.scaling = self.scaling.learn(told, self.task.deviation_of(variance) ** 2, self.sender.clip)
@@ -225,10 +220,7 @@ class SlopeTeacher:
     def slopes(self, places: Places, told: Mapping[str, Matrix]) -> dict[str, Matrix]:
         """The slope of the logistic loss in each party's embeddings; then the teacher learns from them too."""
         rows = np.hstack([*(told[name] for name in self.task.passives), np.ones((len(places), 1))])
-        scores = rows @ self.weights
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        residual = odds / odds.sum(axis=1, keepdims=True)
-        residual[np.arange(len(places)), self.labels[places]] -= 1.0
+        _, residual = loss_and_slopes(rows @ self.weights, self.labels[places])
         back = np.clip(residual @ self.weights[:-1].T, -LARGEST_SLOPE, LARGEST_SLOPE)
         step = self._steps.step((rows.T @ residual).ravel() / len(places))
         self.weights += step.reshape(self.weights.shape)
@@ -271,7 +263,7 @@ class _IdentifiedRows:
 
 def owner(
     me: Owner,
-    encoding: RowEmbedding | None,
+    encoding: RowEncoder | None,
     ids: Sequence[str],
     labels: Labels | None,
     task: EmbeddingTask,
@@ -301,7 +293,7 @@ def coordinator(me: Coordinator, task: EmbeddingTask) -> None:
 
 
 def simulate(
-    encodings: Mapping[str, RowEmbedding],
+    encodings: Mapping[str, RowEncoder],
     labels: Labels | None,
     task: EmbeddingTask,
     stream: Stream,
@@ -321,7 +313,7 @@ def simulate(
 
 
 def reference(
-    encodings: Mapping[str, RowEmbedding],
+    encodings: Mapping[str, RowEncoder],
     labels: Labels | None,
     task: EmbeddingTask,
     draw: NoiseSampler,
@@ -453,7 +445,7 @@ def real_embeddings(told: Integers, name: str, task: EmbeddingTask | AdaptiveTas
 
 
 def _check(
-    name: str, encoding: RowEmbedding | None, ids: Sequence[str], labels: Labels | None, task: EmbeddingTask
+    name: str, encoding: RowEncoder | None, ids: Sequence[str], labels: Labels | None, task: EmbeddingTask
 ) -> None:
     """Refuse what an owner holds if it does not fit the task; nothing has been sent yet."""
     active = name == task.active
@@ -462,7 +454,7 @@ def _check(
     if encoding is not None and encoding.width != task.sender(name).width:
         raise DataError(f"the encoder of {name} gives embeddings of another width than the study says [DA117]")
     learned = 0 if active or task.training == "none" else task.sender(name).parameters
-    if learned and getattr(encoding, "parameters", 0) != learned:
+    if learned and encoding is not None and encoding.parameters != learned:
         raise DataError(f"the encoder of {name} learns another number of parameters than the study says [DA118]")
     if (active and task.new == "no") != (labels is not None):
         raise DataError(f"the label is held by {task.active}, and by nobody else [DA119]")

@@ -7,6 +7,7 @@ learns, each update of it is a noised sum of clipped gradients, and is charged a
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from colonnade.errors import StudyError
 from colonnade.privacy import Budget, Event, Trust
-from colonnade.privacy.calibrate import add_least_noise
+from colonnade.privacy.calibrate import least_noise
 from colonnade.privacy.releases import NonPrivate, RandomisedResponse, RepeatedRelease
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, ParticipantLoad, seconds_on_wire
 from colonnade.protocols.message_task import NOISE_UNIT, MessageTask, message_event
@@ -39,6 +40,34 @@ class EmbeddingSender:
     parameters: int = 0
 
 
+class ToldTask(MessageTask):
+    """A task in which every owner but ``active`` tells embeddings; the ``senders`` stand in the order of the owners."""
+
+    senders: tuple[EmbeddingSender, ...]
+    rows: int
+    rows_fixed: ClassVar[bool] = True
+    rows_key: ClassVar[str] = "rows"
+    error_on = "number of an embedding"
+
+    def sender(self, owner: str) -> EmbeddingSender:
+        """What one passive party tells."""
+        return self.senders[self.passives.index(owner)]
+
+    @abstractmethod
+    def deviation(self, owner: str) -> float:
+        """The standard deviation of the noise on each number of an embedding as it is told."""
+
+    @property
+    def noise_std(self) -> float:
+        """The largest standard deviation of the noise on a number of an embedding."""
+        return max(map(self.deviation, self.passives))
+
+    @property
+    def rows_limit(self) -> int:
+        """The exact number of people that the study states, or the most new people."""
+        return self.rows
+
+
 def squared_movement(radius: int) -> int:
     """How far a vector of at most this norm moves when it is replaced, squared."""
     return 4 * radius * radius
@@ -52,7 +81,7 @@ EMBEDDINGS_IN_CLEAR = "embeddings of new people are told as they are, without no
 
 
 @dataclass(frozen=True)
-class EmbeddingTask(MessageTask):
+class EmbeddingTask(ToldTask):
     """The public task of telling embeddings. All owners and the coordinator hold an equal one.
 
     Every owner but ``active`` is one of ``senders``, in the order of the owners. Each person's embedding is told
@@ -150,10 +179,6 @@ class EmbeddingTask(MessageTask):
 
     # --- who
 
-    def sender(self, owner: str) -> EmbeddingSender:
-        """One party's embeddings."""
-        return self.senders[self.passives.index(owner)]
-
     @property
     def audience(self) -> tuple[str, ...]:
         """Who is told embeddings; in rounds all parties are, as slopes that others receive depend on them."""
@@ -220,12 +245,9 @@ class EmbeddingTask(MessageTask):
         """The variance of the noise on each number of an embedding that the active party ends with."""
         return self.deviation(owner) ** 2 / self.averaged
 
-    rows_fixed: ClassVar[bool] = True
     programs = TaskPrograms("colonnade.kinds.split.embedding_programs")
     scheme = "embeddings"
-    error_on = "number of an embedding"
     why_no_rounds = "tells embeddings as often as its study says"
-    rows_key: ClassVar[str] = "rows"
 
     @property
     def games(self) -> str:
@@ -311,9 +333,9 @@ class EmbeddingTask(MessageTask):
         self.refuse_unmentioned(self.embedding_events, budgets, "embeddings")
         if self.training == "none" or self.label_odds is not None:
             return super().calibrate(budgets)
-        priced = add_least_noise(lambda noise: _EmbeddingsOnly(self.with_noise(noise)), self.trust, budgets, owners=1)
-        _ = priced.task.bound
-        return self.with_noise(priced.task.noise)
+        noise = least_noise(lambda noise: self.with_noise(noise).embedding_events, self.trust, budgets, owners=1)
+        _ = self.with_noise(noise).bound
+        return self.with_noise(noise)
 
     def adjustable(self, rows: int | None) -> Self:
         """The task itself, unless it has no noise."""
@@ -324,13 +346,8 @@ class EmbeddingTask(MessageTask):
     # --- what sessions, studies and records ask
 
     @property
-    def rows_limit(self) -> int:
-        """The exact number of people that the study states, or the most new people."""
-        return self.rows
-
-    @property
     def rows_stated(self) -> int | None:
-        """The same; of new people nobody knows how many there will be."""
+        """As many; of new people nobody knows how many there will be."""
         return self.rows if self.rows_fixed else None
 
     @property
@@ -353,11 +370,6 @@ class EmbeddingTask(MessageTask):
             steps = (self.rows // self.batches + 1) << GRADIENT_BITS
             _ = self.bound_of(steps / (1 << self.bits), self.update_variance, "raise epsilon")
         return self.bound_of(largest, max(1, *variances), "raise epsilon, or tell embeddings less often")
-
-    @property
-    def noise_std(self) -> float:
-        """The largest standard deviation of the noise on a number of an embedding."""
-        return max(self.deviation(owner) for owner in self.passives)
 
     @property
     def message_rounds(self) -> int:
@@ -400,12 +412,9 @@ class EmbeddingTask(MessageTask):
         }
 
     @property
-    def _rates(self) -> tuple[float, ...]:
-        return self.learning_rate, self.gradient_clip, self.margin, self.contrast, self.stretch
-
-    @property
     def agreement(self) -> dict[str, Any]:
         """Everything that must be equal at every participant, in order and exactly."""
+        rates = (self.learning_rate, self.gradient_clip, self.margin, self.contrast, self.stretch)
         return {
             "protocol": PROTOCOL,
             "owners": list(self.owners),
@@ -416,7 +425,7 @@ class EmbeddingTask(MessageTask):
             "schedule": [self.releases, self.stage, self.training, self.epochs, self.batches],
             "shares": [str(self.share), str(self.first_share)],
             "labels": None if self.label_odds is None else str(self.label_odds),
-            "rates": [float(v).hex() for v in self._rates],
+            "rates": [float(v).hex() for v in rates],
             "bits": self.bits,
             "law": self.law,
             "noise": str(self.noise),
@@ -438,17 +447,6 @@ class NewEmbeddingTask(EmbeddingTask):
 
     rows_fixed: ClassVar[bool] = False
     rows_key: ClassVar[str] = "rows_at_most"
-
-
-@dataclass(frozen=True)
-class _EmbeddingsOnly:
-    """A task of which only what its noise protects is priced."""
-
-    task: EmbeddingTask
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return self.task.embedding_events
 
 
 def _label_protection(task: EmbeddingTask) -> str:

@@ -32,8 +32,7 @@ from colonnade.kinds.split.head_strategy import (
 )
 from colonnade.kinds.split.heads import (
     HeadStatistics,
-    SoftmaxHead,
-    TorchHead,
+    LearningHead,
     create_head,
     head_scores,
     told_statistics,
@@ -165,7 +164,7 @@ class EmbeddingsStrategy(ToldStrategy):
             rows=rows,
             classes=setting.classes,
             releases=epochs if model.training == "rounds" else 1,
-            training=model.training,  # type: ignore[arg-type]  # a word that the constructor's annotation lists
+            training=model.training,
             epochs=epochs,
             batches=model.batches or 1,
             learning_rate=model.learning_rate or _RATE,
@@ -396,9 +395,7 @@ class PublishedStrategy(ToldStrategy):
             "training": "as published",
         }
 
-    def _head(
-        self, model: SplitModel, labels: Any, encoder: Encoder | None, task: AdaptiveTask
-    ) -> SoftmaxHead | TorchHead:
+    def _head(self, model: SplitModel, labels: Any, encoder: Encoder | None, task: AdaptiveTask) -> LearningHead:
         width = sum(sender.width for sender in task.senders) + (0 if encoder is None else encoder.width)
         return create_head(labels, width, task.classes, model.head_module, model.learning_rate)
 

@@ -473,7 +473,7 @@ class EncoderSpec:
 
     def make(self, own: Any = None, seed: int | None = None) -> Encoder:
         """The encoder itself, at its party; ``own`` is what the party brings where the study leaves it to the party."""
-        source = self.held if self.held is not None else own if self.kind == OWN else _describe(self.spec)
+        source = self.held if self.held is not None else own if self.kind == OWN else describe(self.spec)
         if source is None:
             raise missing_encoder_error(self.party)
         found = encoder_from(source, self.columns, seed=self.spec.get("seed", seed))
@@ -558,16 +558,16 @@ def read_encoder(party: str, said: Any, columns: int, complete: SpecCompleter) -
             )
         _check_usage(party, spec)
         if runs_code(spec):
-            made = encoder_from(_describe(spec), columns)
+            made = encoder_from(describe(spec), columns)
             return EncoderSpec(party, columns, {**spec, "kind": OWN}, made.width, held=made)
         if spec.get("width") is None:
-            return EncoderSpec(party, columns, spec, encoder_from(_describe(spec), columns, seed=0).width)
+            return EncoderSpec(party, columns, spec, encoder_from(describe(spec), columns, seed=0).width)
         return EncoderSpec(party, columns, spec, int(spec["width"]))
     encoder = refuse_learned(encoder_from(said, columns), f"the encoder of {party}")
     return EncoderSpec(party, columns, {"kind": encoder.kind}, encoder.width, held=encoder)
 
 
-def _describe(spec: Mapping[str, Any]) -> dict[str, Any]:
+def describe(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What an encoder is made from."""
     return {key: value for key, value in spec.items() if key not in USAGE_KEYS and value is not None}
 

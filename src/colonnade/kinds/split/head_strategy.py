@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,22 +23,9 @@ from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
 from colonnade.kinds.regression.model import WEIGHTS
 from colonnade.kinds.split import committee_head
-from colonnade.kinds.split.committee_head import (
-    JointEmbeddings,
-    PrivateTraining,
-    Published,
-    Task as HeadTask,
-    train_own,
-)
+from colonnade.kinds.split.committee_head import JointEmbeddings, Published, Task as HeadTask
 from colonnade.kinds.split.encoder_base import EdgeOptions, Matrix, Training
-from colonnade.kinds.split.encoders import (
-    USAGE_KEYS,
-    Encoder,
-    EncoderSpec,
-    TrainableEncoder,
-    count_parameters,
-    linear_over,
-)
+from colonnade.kinds.split.encoders import USAGE_KEYS, Encoder, EncoderSpec
 from colonnade.kinds.split.heads import LinearHead, check_prior
 from colonnade.models.design import LabelDesign, split_label
 from colonnade.models.pictures import noise_picture, reach_picture
@@ -49,9 +36,6 @@ from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 from colonnade.tables import Table
-
-if TYPE_CHECKING:
-    from colonnade.kinds.split.model import SplitModel
 
 if TYPE_CHECKING:
     from colonnade.kinds.split.model import SplitModel
@@ -206,7 +190,6 @@ def own_columns_head(model: SplitModel, encoder: Encoder, table: Table) -> Linea
     return joint.head(gram, np.zeros_like(gram), constant, solver=model.solver)
 
 
-_EPOCHS, _SHARE = 20, 0.3
 _WORTH = 1.5  # so many times the edges of an image that random cosines of them say more than they do
 
 
@@ -224,8 +207,6 @@ class CommitteeStrategy(HeadStrategy):
 
     def complete_spec(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
         """Of an image the edges as they are, unless far more numbers than these are worth their noise."""
-        if active and training == "own" and "kind" not in said:
-            return linear_over(said, width)
         if "shape" in said and "kind" not in said and "width" not in said:
             options = {key: value for key, value in said.items() if key not in USAGE_KEYS}
             edges = EdgeOptions.read("edges", options).edges(math.prod(options["shape"]))
@@ -240,21 +221,7 @@ class CommitteeStrategy(HeadStrategy):
             )
         joint = JointEmbeddings(tuple(setting.widths.items()), setting.active, setting.classes)
         budgets = self.budgets(model, trust)
-        if model.training == "own":
-            if rows is None or setting.active not in setting.encoders:
-                raise StudyError('training = "own" needs rows, a public number, and a column besides the label [ST223]')
-            setting.roster.require_known_members('training = "own"')
-            before = self._training(model, joint, count_parameters(setting.encoders[setting.active]), rows, trust)
-            hidden, most = setting.roster.hidden, model.rows_at_most
-            return joint.moments(trust, budgets, rows_at_most=most, hidden=hidden, charged=before.events)
         return joint.plan(trust, budgets, rows_at_most=model.rows_at_most, hidden=setting.roster.hidden)
-
-    def _training(
-        self, model: SplitModel, joint: JointEmbeddings, parameters: int, rows: int, trust: Trust
-    ) -> PrivateTraining:
-        """How the party with the label trains its encoder; the same wherever it is planned."""
-        part = [replace(budget, epsilon=_SHARE * budget.epsilon) for budget in self.budgets(model, trust)]
-        return PrivateTraining(joint.label_party, rows, parameters, model.epochs or _EPOCHS).calibrate(trust, part)
 
     def budgets(self, model: SplitModel, trust: Trust) -> tuple[Budget, ...]:
         """What each observer may learn."""
@@ -290,7 +257,6 @@ class CommitteeStrategy(HeadStrategy):
 
     def owner(self, model: SplitModel, me: Owner, encoder: Encoder | None, table: Table, task: HeadTask) -> LearnedHead:
         """Every party deals shares of its embeddings."""
-        self._train(model, me.name, encoder, table, task, Stream.fresh())
         published = task.programs.owner(me, self._rows(model, me.name, encoder, table, task), task)
         return self._learned(model, published, {} if encoder is None else {me.name: encoder})
 
@@ -302,34 +268,9 @@ class CommitteeStrategy(HeadStrategy):
         self, model: SplitModel, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
     ) -> LearnedHead:
         """The same in one place."""
-        for party in task.owners:
-            self._train(model, party, encoders.get(party), tables[party], task, stream)
         whole = {party: self._rows(model, party, encoders.get(party), tables[party], task) for party in task.owners}
         matrices = {party: rows.matrix() for party, rows in whole.items()}
         return self._learned(model, task.programs.simulate(matrices, task, stream), encoders)
-
-    def _train(
-        self,
-        model: SplitModel,
-        party: str,
-        encoder: Encoder | None,
-        table: Table,
-        task: HeadTask,
-        stream: Stream,
-    ) -> None:
-        """Train the encoder of the party with the label in place, if the task is charged for that."""
-        joint = joint_embeddings_of(model, task)
-        if model.training != "own" or party != joint.label_party:
-            return
-        if not isinstance(encoder, TrainableEncoder):
-            raise StudyError(f"the encoder of {party} has nothing to learn [ST225]")
-        plan = self._training(model, joint, encoder.parameters, model.rows or table.rows, task.trust)
-        if plan.events != task.charged:
-            raise StudyError(
-                f"{party} would train otherwise than the study is charged for: plan the study again [ST226]"
-            )
-        rows, labels = party_rows(model, party, table), label_targets(model, party, table, joint.classes)
-        train_own(encoder, rows, labels, joint.classes, plan, stream)
 
     def _rows(self, model: SplitModel, party: str, encoder: Encoder | None, table: Table, task: HeadTask) -> Any:
         joint = joint_embeddings_of(model, task)
@@ -348,7 +289,7 @@ class CommitteeStrategy(HeadStrategy):
             "widths": dict(joint.widths),
             "clips": {party: committee_head.LENGTH for party, width in joint.widths if width},
             "classes": joint.classes,
-            "training": "own" if task.charged else "none",
+            "training": "none",
             **{name: float(value) for name, value in head.facts.items()},
         }
         public = {"weights": head.weights, "intercept": head.intercept, **joint.score_prior_arrays(published, head)}

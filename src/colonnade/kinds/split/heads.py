@@ -540,9 +540,13 @@ def loss_and_slopes(scores: Matrix, labels: NDArray[Any]) -> tuple[Vector, Matri
 _EPOCHS, _BATCH, _RATE = 20, 256, 0.01
 
 
+LearningHead = SoftmaxHead | TorchHead
+"""What learns from the joint embeddings of a batch, and gives the slopes of each row's own loss before it moves."""
+
+
 def create_head(
     labels: NDArray[Any], width: int, classes: int, module: Any = None, rate: float | None = None
-) -> SoftmaxHead | TorchHead:
+) -> LearningHead:
     """A head that is to learn these labels from joint embeddings of this width."""
     if module is None:
         return SoftmaxHead(labels, width, classes, rate=rate or _RATE)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.kinds.split import encoders, head_strategy
 from colonnade.kinds.split.adaptive_task import AdaptiveTask
 from colonnade.kinds.split.committee_head import embed_scaled
-from colonnade.kinds.split.embedding_task import EmbeddingTask
+from colonnade.kinds.split.embedding_task import EmbeddingTask, Training
 from colonnade.kinds.split.embeddings_strategy import EmbeddingsStrategy, PublishedStrategy
 from colonnade.kinds.split.encoder_base import LinearEncoder, image_shape, worse_training
 from colonnade.kinds.split.encoders import (
@@ -45,6 +45,7 @@ from colonnade.kinds.split.head_strategy import (
     PlanSetting,
     merge_outcomes,
 )
+from colonnade.kinds.split.heads import Solver
 from colonnade.models import serialization
 from colonnade.models.classifier_mixin import ClassifierMixin, PredictionMixin, Threshold, check_threshold
 from colonnade.models.design import LabelDesign, split_label, without_label
@@ -61,12 +62,13 @@ from colonnade.models.parameters import (
     Positive,
     RowsAtMost,
     check_whole,
+    one_of,
 )
 from colonnade.models.planner import PlanDetails, Roster
 from colonnade.models.sample_size import SampleSizeForecast
 from colonnade.models.serialization import read_array, read_facts, read_size, read_text, read_texts
 from colonnade.privacy import Statement
-from colonnade.protocols.moments.task import ChargedMoments, Moments
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
@@ -80,8 +82,8 @@ HEAD_NAMES = ("auto", *STRATEGIES)
 HEADS_OF_PARAMETER: dict[str, tuple[str, ...]] = {
     "epsilon": ("committee", "embeddings"),
     "solver": ("committee",),
-    "training": ("committee", "embeddings"),
-    "epochs": ("committee", "embeddings", "published"),
+    "training": ("embeddings",),
+    "epochs": ("embeddings", "published"),
     "batches": ("embeddings", "published"),
     "learning_rate": ("embeddings", "published"),
     "label_epsilon": ("embeddings",),
@@ -93,18 +95,18 @@ HEADS_OF_PARAMETER: dict[str, tuple[str, ...]] = {
     "adjust": ("published",),
 }
 """The heads with which each parameter has a meaning; all others belong to every head."""
-HEAD_OF_TRAINING = {"own": "committee", "labels": "embeddings", "rounds": "embeddings"}
 _TRAINING_PARAMETERS = ("epochs", "batches", "learning_rate")
 _ADVICE = {
     "epsilon": "nothing is proven about it: give per_release, the epsilon of one release by itself, or unprotected",
     "label_epsilon": 'labels are told in training with head = "embeddings" alone',
-    "training": "as published, encoders always learn",
+    "training": 'encoders learn under noise with head = "embeddings" alone, and as published they always learn',
     "head_module": "a committee's head is linear and follows from noisy moments",
 }
 
 
 def check_parameters(model: Any, way: HeadStrategy) -> None:
     """Refuse what was given and has no meaning with the chosen head, rather than ignore it."""
+    one_of("training", model.training, get_args(Training))
     defaults = {each.name: each.default for each in fields(model)}
     given = [name for name in HEADS_OF_PARAMETER if name in defaults and getattr(model, name) is not defaults[name]]
     for name in (each for each in given if getattr(model, each) != defaults[each]):
@@ -116,13 +118,6 @@ def check_parameters(model: Any, way: HeadStrategy) -> None:
             raise StudyError(
                 f'{name} is about training, and training is "none": choose one, or leave {name} out [ST232]'
             )
-    needed = HEAD_OF_TRAINING.get(model.training, way.name)
-    if needed != way.name:
-        others = " or ".join(f'"{each}"' for each, head in HEAD_OF_TRAINING.items() if head == way.name)
-        raise StudyError(
-            f'training = "{model.training}" is for head = "{needed}"; with head = "{way.name}" it is '
-            f'"none" or {others} [ST233]'
-        )
 
 
 def strategy_named(name: str, *, committee: bool = True) -> HeadStrategy:
@@ -139,23 +134,33 @@ def strategy_of(task: Task) -> HeadStrategy:
     return STRATEGIES.get(str(task.scheme), STRATEGIES["committee"])
 
 
-class SplitModel(PredictionMixin[Task, LearnedHead]):
+_InFile = InFile(Annotated[dict[str, dict[str, Any]] | None, CheckedBy(refuse_code)], None)
+Encoders = Annotated[Mapping[str, Any] | None, _InFile, NAMES_PARTIES]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SplitParameters:
+    """What is said of every head over embeddings, of classes or of a number."""
+
+    label: Label = None
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    head: str = "auto"
+    encoders: Encoders = None
+    width: Count | None = None
+    rows: Count | None = None
+    rows_at_most: RowsAtMost = 2**24
+
+
+class SplitModel(SplitParameters, PredictionMixin[Task, LearnedHead]):
     """A head over embeddings; each party's encoder reads the party's columns alone, and stays there."""
 
     keeps = "encoder"
     kept_file = "kept.npz"
     saved: ClassVar = {"feature_names_in": read_texts, "head": read_text, "noise_std": read_size, "plan": read_facts}
 
-    label: str | None
-    epsilon: float | Mapping[str, float] | None
-    delta: float
-    head: str
-    encoders: Mapping[str, Any] | None
-    width: int | None
-    rows: int | None
-    rows_at_most: int
-    solver: str = "auto"
-    training: str = "none"
+    solver: Solver = "auto"
+    training: Training = "none"
     epochs: int | None = None
     batches: int | None = None
     learning_rate: float | None = None
@@ -550,9 +555,8 @@ def check_options(each: EncoderSpec) -> None:
     """Refuse options that the kind does not have, and images of other sizes than the table; nothing is drawn."""
     if each.held is not None or each.kind == encoders.OWN:
         return
-    described = {key: value for key, value in each.spec.items() if key not in encoders.USAGE_KEYS and value is not None}
     try:
-        _check_spec(described, each.columns)
+        _check_spec(encoders.describe(each.spec), each.columns)
     except StudyError as error:
         raise StudyError(f"the encoder of {each.party}: {error} [ST336]") from None
 
@@ -590,8 +594,6 @@ def own_encoder(party: str, given: Mapping[str, Any], columns: int) -> Encoder:
     return encoder_from(refuse_learned(found, f"the encoder in {path}"), columns)
 
 
-_InFile = InFile(Annotated[dict[str, dict[str, Any]] | None, CheckedBy(refuse_code)], None)
-Encoders = Annotated[Mapping[str, Any] | None, _InFile, NAMES_PARTIES]
 Head = Literal["auto", "committee", "embeddings", "published"]
 
 
@@ -617,12 +619,11 @@ class SplitClassifier(ClassifierMixin[Task, LearnedHead], SplitModel):
             given; as published small networks, and where encoders are trained a linear map over features.
             A module or encoder counts as made without the table, which its party declares by passing it.
         width: of the embeddings for which no encoder names one; follows from public figures.
-        solver: of a committee's head: ``"ridge"``, ``"discriminant"``, ``"logistic"``, or ``"auto"``.
         rows: how many people all parties hold; ways without a committee need it, and ``fit`` counts them.
         rows_at_most: a public limit on the number of rows, for a committee.
-        training: of encoders, charged. For a committee ``"own"``: the party with the label trains its encoder alone.
-            For ``"embeddings"`` ``"labels"``: labels are told once and every party trains alone; or ``"rounds"``:
-            slopes of a head come back in every epoch.
+        solver: of a committee's head: ``"ridge"``, ``"discriminant"``, ``"logistic"``, or ``"auto"``.
+        training: of encoders, charged, for ``"embeddings"``. ``"labels"``: labels are told once and every party trains
+            alone; or ``"rounds"``: slopes of a head come back in every epoch.
         epochs: of training, or of the published algorithm.
         batches: into which all rows are split: 1 in training that is charged, else of about 256 rows.
         learning_rate: of encoders that learn over messages, and of a head beside them; 0.02, published 0.001.
@@ -641,19 +642,12 @@ class SplitClassifier(ClassifierMixin[Task, LearnedHead], SplitModel):
     """
 
     kind = "split-classifier"
-    tasks = (Moments, ChargedMoments, SubspaceIteration, EmbeddingTask, AdaptiveTask)
+    tasks = (Moments, SubspaceIteration, EmbeddingTask, AdaptiveTask)
     many_classes = True
 
-    label: Label = None
-    epsilon: float | Mapping[str, float] | None = None
-    delta: float = 1e-5
     head: Head = "auto"
-    encoders: Encoders = None
-    width: Count | None = None
-    solver: Literal["auto", "ridge", "discriminant", "logistic"] = "auto"
-    rows: Count | None = None
-    rows_at_most: RowsAtMost = 2**24
-    training: Literal["none", "own", "labels", "rounds"] = "none"
+    solver: Solver = "auto"
+    training: Training = "none"
     epochs: Count | None = None
     batches: Count | None = None
     learning_rate: Positive | None = None
@@ -719,14 +713,7 @@ class SplitRegressor(SplitModel):
     kind = "split-regressor"
     tasks = (Moments, SubspaceIteration, EmbeddingTask)
 
-    label: Label = None
-    epsilon: float | Mapping[str, float] | None = None
-    delta: float = 1e-5
     head: Literal["auto", "committee", "embeddings"] = "auto"
-    encoders: Encoders = None
-    width: Count | None = None
-    rows: Count | None = None
-    rows_at_most: RowsAtMost = 2**24
 
     @property
     def _estimator_type(self) -> str:

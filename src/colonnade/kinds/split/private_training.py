@@ -8,51 +8,18 @@ the trained encoder may be used for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS
-from colonnade.kinds.split.encoder_base import Matrix, Places, Vector, row_blocks
+from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder, Vector, row_blocks
 
-__all__ = ["Matrix", "Places", "Vector"]
 Integers = NDArray[np.int64]
 
-
-class RowEmbedding(Protocol):
-    """An encoder that does not change, and the rows of its party."""
-
-    @property
-    def width(self) -> int:
-        """How many numbers an embedding has."""
-
-    def embed(self, places: Places, /) -> Matrix:
-        """Embeddings of the rows at these places, (n, width), as the encoder gives them: not clipped."""
-
-
-class RowLearner(RowEmbedding, Protocol):
-    """An encoder whose parameters are learned."""
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers the encoder has."""
-
-    def pull_back(self, places: Places, slopes: Matrix, /) -> Vector:
-        """The sum over rows of (d embedding / d parameters)' times the row's slope, (parameters,)."""
-
-    def pull_back_each(self, places: Places, slopes: Matrix, /) -> Iterator[Matrix]:
-        """The same for each row alone, in blocks of rows, (rows of the block, parameters)."""
-
-    def move(self, step: Vector, /) -> None:
-        """Add a step to the parameters."""
-
-
-_INSIDE_GRADIENT = (
-    1 - 2.0**-40
-)  # room for the error of a norm in floats, so that hardly any row is refused by its integers
+_INSIDE = 1 - 2.0**-40  # room for the error of a norm in floats, so that hardly any row is refused by its integers
 _SURE = 1 - 2.0**-29  # a sum of up to 2^22 squares in float64 errs by less than this part of it
 _MOST_NUMBERS = 1 << 22
 _EXACT = 1 << 53
@@ -61,7 +28,7 @@ _AT_ONCE = 1 << 12
 _LARGEST_RADIUS = 1 << 30
 
 
-def sum_clipped_gradients(learner: RowLearner, places: Places, slopes: Matrix, clip: float, radius: int) -> Integers:
+def sum_clipped_gradients(learner: RowEncoder, places: Places, slopes: Matrix, clip: float, radius: int) -> Integers:
     """The sum over these people of their gradients, each of norm at most ``clip``, in steps of ``clip / radius``."""
     if len(places) * radius >= _EXACT or learner.parameters > _MOST_NUMBERS:
         raise CapacityError(
@@ -69,10 +36,9 @@ def sum_clipped_gradients(learner: RowLearner, places: Places, slopes: Matrix, c
             "use a smaller encoder or more batches [CA017]"
         )
     total = np.zeros(learner.parameters)
-    factors = getattr(learner, "factors", None)  # only where gradients are products
-    if factors is not None and factors(places[:0], slopes[:0]) is not None:
+    if learner.factors(places[:0], slopes[:0]) is not None:
         for part in (slice(start, start + _AT_ONCE) for start in range(0, len(places), _AT_ONCE)):
-            first, second = factors(places[part], slopes[part])
+            first, second = learner.factors(places[part], slopes[part])  # type: ignore[misc]  # asked above
             total += sum_clipped_products(first, second, clip, radius)
         return total.astype(np.int64)
     for each in learner.pull_back_each(places, slopes):
@@ -90,7 +56,7 @@ def cut_rows(rows: Matrix, radius: int) -> Matrix:
         known = np.isfinite(norms)
         factors = np.where(
             known,
-            radius * _INSIDE_GRADIENT / np.maximum(np.where(known, norms, radius), radius * _INSIDE_GRADIENT),
+            radius * _INSIDE / np.maximum(np.where(known, norms, radius), radius * _INSIDE),
             0.0,
         )
         whole = rows * factors[:, None]
@@ -114,8 +80,8 @@ def sum_clipped_products(first: Matrix, second: Matrix, clip: float, radius: int
         a_norms, b_norms = _norms(a), _norms(b)
         with np.errstate(over="ignore"):
             length = np.minimum(a_norms * b_norms / clip, 1.0)  # of the gradient, in clips
-        left = np.trunc(a * (ours * _INSIDE_GRADIENT / a_norms))
-        right = np.trunc(b * (length * (theirs * _INSIDE_GRADIENT) / b_norms))
+        left = np.trunc(a * (ours * _INSIDE / a_norms))
+        right = np.trunc(b * (length * (theirs * _INSIDE) / b_norms))
         total += _enforce_radius(left, ours).T @ _enforce_radius(right, theirs)
     return total.astype(np.int64).ravel()
 
@@ -157,13 +123,10 @@ NoiseDraw = Callable[[int], Integers]
 _UPDATE_RADIUS = 1 << GRADIENT_BITS
 
 
-def sum_with_noise(learner: RowLearner, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Vector:
+def sum_with_noise(learner: RowEncoder, places: Places, slopes: Matrix, clip: float, draw: NoiseDraw) -> Vector:
     """The noised sum over people of their gradients, each of norm at most ``clip``."""
     total = sum_clipped_gradients(learner, places, slopes, clip, _UPDATE_RADIUS)
     return np.asarray((total + draw(len(total))) * (clip / _UPDATE_RADIUS))
-
-
-_INSIDE = 1 - 2.0**-40  # room for the error of a norm in floats, so that hardly any row is refused by its integers
 
 
 def clip_rows_within(rows: Matrix, radius: float) -> Matrix:

@@ -430,9 +430,6 @@ class CommitteeEngine:
             opened = self.open(opening, self.add_dealt(opening, mine, held))
             if entitled:
                 found[here] = opened
-        # What is charged without being opened has shaped the columns, so it was revealed with them.
-        revealed = self.summing.revealed
-        revealed.extend(event for event in self.task.events if event not in revealed)
         return found if entitled else None
 
     def deal(self, values: NDArray[np.int64]) -> Shares | None:

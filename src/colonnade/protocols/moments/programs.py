@@ -223,7 +223,7 @@ class MomentsSum(JointSum[Moments]):
 
     def openings(self, rows: int) -> Sequence[SumOpening]:
         """The entries of each event."""
-        return [SumOpening(0, self.task.entries, tuple(zip(self.task.opens, self.task.opened_together, strict=True)))]
+        return [SumOpening(0, self.task.entries, tuple(zip(self.task.events, self.task.opened_together, strict=True)))]
 
     def in_clear(self, tables: Mapping[str, NDArray[np.float64]], stream: Stream) -> NDArray[np.int64]:
         """The same rounding and integers, computed in one place."""

@@ -12,7 +12,6 @@ each group of its columns (docs/theory/moments-sensitivity.md, docs/theory/funct
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -388,23 +387,18 @@ class Moments(JointRows, JointSumTask):
     # --- what is revealed
 
     @cached_property
-    def opens(self) -> tuple[AdditiveRelease, ...]:
+    def events(self) -> tuple[AdditiveRelease, ...]:
         """What is opened, in this order."""
         if self.pure:
             return tuple(laplace_release(self.limits, level, self.additive_of(level.scale)) for level in self.levels)
         return (normal_release(self.limits, self.additive, self.shown_by_proofs),)
 
     @property
-    def events(self) -> tuple[Event, ...]:
-        """Everything that is revealed."""
-        return self.opens
-
-    @property
     def event(self) -> AdditiveRelease:
         """What is opened, if that is a single event."""
-        if len(self.opens) > 1:
+        if len(self.events) > 1:
             raise PrivacyError("owners who named their own noise have several releases, one for each scale [PR134]")
-        return self.opens[0]
+        return self.events[0]
 
     @cached_property
     def opened_together(self) -> tuple[NDArray[np.int64], ...]:
@@ -527,7 +521,7 @@ class Moments(JointRows, JointSumTask):
         """Two descriptions of what Laplace noise tells about one party's columns; each gives a valid epsilon."""
         by_level = [
             replace(event, replace_l1=self.limits.replaced_l1(level, [owner]), others=(), about=())
-            for level, event in zip(self.levels, self.opens, strict=True)
+            for level, event in zip(self.levels, self.events, strict=True)
             if self.hidden or owner in level.about
         ]
         # All entries that change, each counted with the least noise of them.
@@ -539,7 +533,7 @@ class Moments(JointRows, JointSumTask):
     def message_rounds(self) -> int:
         """How often participants wait for each other, in a study of one block of rows."""
         lowered = 1 + (len(self.owners) - 1).bit_length() if self.hidden else 0  # rows; flags, two at a time
-        return 6 + lowered + 2 * len(self.opens)  # ready, go; salt, digests, verdict; shares; then zero and opening
+        return 6 + lowered + 2 * len(self.events)  # ready, go; salt, digests, verdict; shares; then zero and opening
 
     def cells(self, name: str, rows: int) -> ShareCounts:
         """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
@@ -688,33 +682,6 @@ class NoisyMoments:
         full = np.zeros((self.task.width, self.task.width))
         full[np.triu_indices(self.task.width)] = upper
         return full + np.triu(full, 1).T
-
-
-@dataclass(frozen=True)
-class ChargedMoments(Moments):
-    """The public task of second moments, and the events of what happened before at single owners."""
-
-    charged: tuple[Event, ...] = ()
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What is opened, and what it may tell of the training before."""
-        return (*self.opens, *self.charged)
-
-    @property
-    def games(self) -> str:
-        """The name of the games that audit it."""
-        return "split-moments"
-
-    @property
-    def openings(self) -> Mapping[Event, int]:
-        """Only the moments are opened."""
-        return Counter(self.opens)
-
-    @property
-    def agreement(self) -> dict[str, Any]:
-        """Everything that must be equal at every participant."""
-        return super().agreement | {"charged": [event.to_dict() for event in self.charged]}
 
 
 def with_own_budgets(draft: Moments, epsilons: Mapping[str, float], delta: float) -> Moments:

@@ -35,6 +35,9 @@ class Product:
             rows, each = self.rows[places[start : start + 7]], slopes[start : start + 7]
             yield (rows[:, :, None] * each[:, None, :]).reshape(len(rows), -1)
 
+    def factors(self, places: Array, slopes: Array, /) -> None:
+        """Gradients are listed one by one."""
+
     def move(self, step: Array, /) -> None:
         self.weights = self.weights + step.reshape(self.weights.shape)
 
