@@ -10,8 +10,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.neighbours import find_furthest as at_the_bounds
-from colonnade.audit.registry import Game, Sampler, describe_neighbours, observers, register
+from colonnade.audit.registry import (
+    Game,
+    Sampler,
+    describe_neighbours,
+    find_furthest as at_the_bounds,
+    observers,
+    register,
+)
 from colonnade.errors import StudyError
 from colonnade.kinds.pca.audit import MomentEntrySampler
 from colonnade.kinds.split import embedding_programs, private_training
