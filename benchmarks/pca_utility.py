@@ -38,7 +38,7 @@ from colonnade.drawing.charts import Axis, Curve, LineChart
 from colonnade.kinds.pca import evaluation as baselines
 from colonnade.kinds.pca.model import top_eigenvectors
 from colonnade.models import Roster
-from colonnade.privacy.accounting.gaussian import gaussian_mu
+from colonnade.privacy.accounting.loss_distributions import gaussian_mu
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.protocols.moments.programs import OwnMoments, exact_gram, sample_noise_share, simulate
 from colonnade.protocols.moments.task import Moments, NoisyMoments

@@ -14,11 +14,22 @@ from colonnade.errors import PrivacyError
 from colonnade.kinds.glm.sensitivity import GradientExchange
 from colonnade.kinds.regression.sensitivity import Program, score_bound
 from colonnade.kinds.split.adaptive_task import embeddings_mu_squared
-from colonnade.privacy.accounting.gaussian import HAIR, log_gaussian_delta
+from colonnade.privacy.accounting.loss_distributions import HAIR, log_gaussian_delta
 from colonnade.privacy.noise_laws import skellam_terms
 from colonnade.privacy.observers import check_delta
-from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, checked_whole, float_up, rational, root_up
-from colonnade.privacy.sensitivity.moments import Rounding, _conditional_square, _party_square, moments_sensitivity
+from colonnade.privacy.sensitivity import (
+    Exact,
+    Real,
+    Rounding,
+    Sensitivity,
+    _conditional_square,
+    _party_square,
+    checked_whole,
+    float_up,
+    moments_sensitivity,
+    rational,
+    root_up,
+)
 
 Polynomial = Mapping[tuple[int, ...], int]
 """Exponents of the variables to an integer coefficient: ``{(2, 0): 1, (1, 1): -3}`` is x^2 - 3 x y."""

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Real, Sensitivity, checked_whole, rational
+from colonnade.privacy.sensitivity import Real, Sensitivity, checked_whole, rational
 
 Pairs = Literal["full", "upper"]
 

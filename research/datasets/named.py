@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DatasetError
 from colonnade.tables import datasets
+from colonnade.tables.cell_parsing import itemise, suggest_name
 from colonnade.tables.columns import Column
 from colonnade.tables.datasets import PERSON_ID, Dataset, person_ids
 from colonnade.tables.schema import Schema
-from colonnade.tables.wording import itemise, suggest_name
 from research.datasets import builders, catalog, sources
 from research.datasets.builders import Built
 from research.datasets.catalog import Layout

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression as Exact
 
 from colonnade.kinds import LogisticRegression
 from colonnade.kinds.regression.task import GradientTask
-from colonnade.privacy.accounting.gaussian import gaussian_mu
+from colonnade.privacy.accounting.loss_distributions import gaussian_mu
 from colonnade.privacy.noise.local_mechanisms import stochastic_round
 from colonnade.randomness import Stream
 from research.reproduce import calibration, census, chance, dpsgd

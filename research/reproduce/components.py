@@ -18,7 +18,7 @@ from scipy.sparse.linalg import eigsh
 from colonnade.kinds import PCA
 from colonnade.kinds.pca.model import top_eigenvectors
 from colonnade.models import Roster
-from colonnade.privacy.accounting.gaussian import gaussian_mu
+from colonnade.privacy.accounting.loss_distributions import gaussian_mu
 from colonnade.privacy.noise import skellam
 from colonnade.privacy.noise.local_mechanisms import stochastic_round
 from colonnade.protocols.moments.programs import exact_gram

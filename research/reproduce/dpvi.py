@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from colonnade.kinds.synthesis.mixture.task import MixtureTask
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon, log_gaussian_deltas
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon, log_gaussian_deltas
 from colonnade.privacy.statement import Statement
 from research.reproduce import mixture_utility, mixtures
 from research.reproduce.mixtures import DELTA, ROUNDS, Census, Marks

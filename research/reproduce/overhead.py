@@ -11,7 +11,7 @@ from colonnade.kinds.regression.sensitivity import (
     gradient_sensitivity,
     worst_weights_squared,
 )
-from colonnade.privacy.sensitivity.moments import party_norm_squared
+from colonnade.privacy.sensitivity import party_norm_squared
 from research.formulas import mended_logistic_gradient_norm, paper_logistic_gradient_norm
 from research.reproduce import calibration
 from research.reproduce.results import AS_PUBLISHED, CURATOR, PROVEN, Group, Row

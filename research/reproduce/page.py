@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from colonnade.drawing.canvas import figure
-from colonnade.drawing.markup import Html, table, tag
-from colonnade.report.document import style
+from colonnade.drawing.canvas import Html, figure, table, tag
+from colonnade.report.page import style
 from research.reproduce.charts import chart
 from research.reproduce.results import NONE, PUBLISHED, Row, groups
 

@@ -13,11 +13,11 @@ import typer
 from colonnade.audit import MOST_SAMPLES, SAMPLES
 from colonnade.cli.attacks import audited_tasks, conditions, new_seed, prepare_folder, verdict_table
 from colonnade.cli.output import Json, emit, progress_bar, say
-from colonnade.drawing.markup import Html, tag
+from colonnade.drawing.canvas import Html, tag
 from colonnade.models import serialization
 from colonnade.report import wording
 from colonnade.report.audit_pages import audit_document, audit_section
-from colonnade.report.document import write_document
+from colonnade.report.page import write_document
 from research.twins.registry import TwinVerdict, judge_twin, twins as twins_of
 
 _PAGE, _FIGURES = "twins.html", "twins.json"

@@ -16,7 +16,7 @@ from scipy.stats import beta, binom
 from colonnade.audit import TableChange, games, neighbours_in_ball, sensitivity_probe
 from colonnade.audit.lower_bounds import EPSILONS, _at_least, profile_audit
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accounting.gaussian import gaussian_mu
+from colonnade.privacy.accounting.loss_distributions import gaussian_mu
 from colonnade.privacy.sensitivity import moments_sensitivity, rounded_norm_squared
 from colonnade.protocols.moments.programs import OwnMoments, exact_gram
 from research.bounds import gaussian_delta

@@ -24,7 +24,8 @@ from colonnade.kinds.glm.audit import steps_of
 from colonnade.kinds.glm.kept_scores import NewRows, ScoreSender
 from colonnade.kinds.prediction.programs import OwnScoreParts
 from colonnade.kinds.split import adaptive_programs as adaptive
-from colonnade.kinds.synthesis.mixture import planning, programs as mixture_programs
+from colonnade.kinds.synthesis.mixture import programs as mixture_programs
+from colonnade.kinds.synthesis.mixture.task import draft_mixture, make_learner
 from colonnade.models.federation import Roster
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.slots import RowSlots
@@ -240,11 +241,11 @@ class Learned:
 
     @staticmethod
     def owner(me, rows, task):
-        return mixture_programs.owner(me, rows, task, planning.make_learner(task))
+        return mixture_programs.owner(me, rows, task, make_learner(task))
 
     @staticmethod
     def coordinator(me, task):
-        return mixture_programs.coordinator(me, task, planning.make_learner(task))
+        return mixture_programs.coordinator(me, task, make_learner(task))
 
 
 PATCHY = Schema(
@@ -277,7 +278,7 @@ def test_a_missing_cell_changes_no_message_size_or_call(name: str, place: str, m
         clip=1.0, rows_at_most=1000,
     ).set_params(**LEARNED[name])  # fmt: skip
     roster = Roster.of(dict.fromkeys(("bank", "shop", "clinic"), PATCHY))
-    task = planning.draft_mixture(model.get_params(), roster)
+    task = draft_mixture(model.get_params(), roster)
     rng, count, held = np.random.default_rng(5), 30, {}
     for owner in task.owners:
         rows = held[owner] = np.zeros((count, PATCHY.encoded_width))

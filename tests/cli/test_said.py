@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from colonnade.cli import output, text_output
-from colonnade.drawing.markup import escape, tag
+from colonnade.drawing.canvas import escape, tag
 from colonnade.errors import AlignmentError, DataError, IdentityError, PeerStopped, PolicyError, StudyError
 from colonnade.models import Estimator
 from colonnade.sanitize import replace_invisible, sanitize, sanitize_lines

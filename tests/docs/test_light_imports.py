@@ -14,7 +14,7 @@ from tools.pages import ROOT
 
 HEAVY = {"pyarrow", "scipy", "flint", "grpc", "sklearn", "pydantic", "pandas", "matplotlib", "torch", "clkhash", "nacl"}
 TABLES = ("columns", "schema", "profiling", "encoding", "centring", "coding", "keys", "slots", "table", "bins")
-TABLES += ("files", "cell_parsing", "text_format", "constraints", "dates", "sources.factory", "sources.base")
+TABLES += ("files", "cell_parsing", "constraints", "dates", "sources.factory", "sources.base")
 PRIVACY = ("observers", "releases", "events", "sensitivity", "accountant", "calibrate", "statement", "ledger", "noise")
 PRIVACY += ("noise.local_mechanisms", "noise_laws")
 

@@ -18,8 +18,8 @@ from colonnade.kinds.pca import evaluation as baselines
 from colonnade.kinds.regression.sensitivity import gradient_sensitivity, worst_weights_squared
 from colonnade.kinds.split.adaptive_task import embeddings_mu_squared
 from colonnade.privacy import Adjacency, Observer, Trust
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
-from colonnade.privacy.sensitivity.moments import party_norm_squared
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon, gaussian_mu
+from colonnade.privacy.sensitivity import party_norm_squared
 from colonnade.randomness import Stream
 from research import formulas as published
 from research.bounds import gaussian_delta

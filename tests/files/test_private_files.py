@@ -15,7 +15,7 @@ import pytest
 from colonnade.disk import writing
 from colonnade.models import Estimator
 from colonnade.models.serialization import replace_private, write_together
-from colonnade.report.document import write_document
+from colonnade.report.page import write_document
 from colonnade.study.record import RunRecord, read_facts, write_facts
 from colonnade.tables.sources.base import ExternalSort
 

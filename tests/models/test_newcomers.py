@@ -42,8 +42,8 @@ from colonnade.errors import DataError, StudyError
 from colonnade.models import Roster
 from colonnade.models.assessment import assess_chances
 from colonnade.models.base import Estimator
-from colonnade.models.sample_size import SampleSizeForecast
-from colonnade.report.document import write_assessment
+from colonnade.models.planner import SampleSizeForecast
+from colonnade.report.page import write_assessment
 from colonnade.tables import population
 from colonnade.testing import seeded
 from tests.support.errors import raises

@@ -18,9 +18,8 @@ from scipy.stats import norm
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import Adjacency, Budget, Observer, Sensitivity, Statement, Trust, accountant as acc, noise_laws
-from colonnade.privacy.accounting import gaussian, mixtures
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon
-from colonnade.privacy.accounting.loss_distributions import MOST_ROUNDS, LossDistribution, RoundGroup
+from colonnade.privacy.accounting import loss_distributions, mixtures
+from colonnade.privacy.accounting.loss_distributions import MOST_ROUNDS, LossDistribution, RoundGroup, gaussian_epsilon
 from colonnade.privacy.accounting.mixtures import participation_counts
 from colonnade.privacy.events import PURE, Event, View, views
 from colonnade.privacy.ledger.caps import keeps_cap, sum_costs
@@ -75,7 +74,7 @@ def summed(variances):
     [
         (lambda c: skellam_rdp(c["alpha"], c["mu"], c["d1"], c["d2"]), "tau", VECTORS["sqm"]["skellam_rdp"]),
         (lambda c: noise_laws.skellam_gaussian_gap(c["mu"], c["z"]), "kappa", VECTORS["gaussian_transfer"]["kappa"]),
-        (lambda c: gaussian.gaussian_mu(c["eps"], c["delta"]), "mu", VECTORS["hdp_fm_afe"]["analytic_gauss"]),
+        (lambda c: loss_distributions.gaussian_mu(c["eps"], c["delta"]), "mu", VECTORS["hdp_fm_afe"]["analytic_gauss"]),
         (lambda c: gaussian_epsilon(c["mu"], c["delta"]), "eps", VECTORS["hdp_fm_afe"]["gdp_eps"]),
         (lambda c: noise_laws.shared_gaussian_gap(c["sigma2_share"], c["P"]), "tau", VECTORS["dpvi"]["ddg_tau"]),
         (lambda c: zcdp_epsilon(c["rho"], c["delta"]), "eps", VECTORS["extra"]["zcdp_eps"]),
@@ -128,7 +127,7 @@ def test_what_the_classic_formula_really_gives(case) -> None:
     sigma, delta = case["sigma_classic"], case["delta_claimed"]
     assert gaussian_epsilon(1 / sigma, delta) == pytest.approx(case["eps_true"], rel=1e-6)
     assert gaussian_delta(1 / sigma, case["eps"]) == pytest.approx(case["delta_true"], rel=1e-6)
-    assert 1 / gaussian.gaussian_mu(case["eps"], delta) == pytest.approx(case["sigma_needed"], rel=1e-6)
+    assert 1 / loss_distributions.gaussian_mu(case["eps"], delta) == pytest.approx(case["sigma_needed"], rel=1e-6)
 
 
 @pytest.mark.parametrize("case", VECTORS["dpvi"]["ddg_rdp"])
@@ -175,7 +174,7 @@ def exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
 def test_gaussian_delta_to_nine_digits() -> None:
     for mu, ratio in product([1e-9, 0.1, 0.499, 0.5, 7.0, 300.0], [0.0, 1.0, 24.0, 26.0, 80.0]):
         exact = float(mpmath.log(exact_delta(mu, ratio * mu)))
-        found = gaussian.log_gaussian_delta(mu, ratio * mu)
+        found = loss_distributions.log_gaussian_delta(mu, ratio * mu)
         assert abs(found - exact) <= 1e-9 * max(1.0, abs(exact) * 1e-3), (mu, ratio)
 
 
@@ -184,8 +183,8 @@ def test_one_gaussian_delta_has_every_bit_of_many() -> None:
     drawn = zip(10 ** rng.uniform(-8, 3, 500), 10 ** rng.uniform(-6, 3, 500), strict=True)
     corners = product((1e-120, 0.499, 0.5, 30.0, 1e120, 0.0, math.inf), (0.0, 1.0, 24.9, 25.1, 1e7, math.inf))
     for mu, epsilon in [*drawn, *corners]:
-        one = gaussian.log_gaussian_delta(mu, epsilon)
-        assert one == gaussian.log_gaussian_deltas(np.array([mu]), epsilon)[0]
+        one = loss_distributions.log_gaussian_delta(mu, epsilon)
+        assert one == loss_distributions.log_gaussian_deltas(np.array([mu]), epsilon)[0]
 
 
 def test_gaussian_epsilon_is_never_too_small() -> None:
@@ -198,10 +197,10 @@ def test_gaussian_epsilon_is_never_too_small() -> None:
 def test_gaussian_extremes() -> None:
     assert (gaussian_epsilon(0.0, 1e-5), gaussian_epsilon(math.inf, 1e-5)) == (0.0, math.inf)
     assert [gaussian_delta(mu, 1.0) for mu in (1e-200, 0.0, 1e9)] == [0.0, 0.0, 1.0]
-    for formula, delta in product((gaussian_epsilon, gaussian.gaussian_mu), (0.0, 1.0, -1.0)):
+    for formula, delta in product((gaussian_epsilon, loss_distributions.gaussian_mu), (0.0, 1.0, -1.0)):
         refused(PrivacyError, "PR066", formula, 1.0, delta)
     with pytest.raises(PrivacyError):
-        gaussian.gaussian_mu(-1.0, 1e-5)
+        loss_distributions.gaussian_mu(-1.0, 1e-5)
 
 
 # --- other people's accountants

@@ -22,7 +22,7 @@ from colonnade.privacy.noise.local_mechanisms import (
     rows_beyond,
     stochastic_round,
 )
-from colonnade.privacy.sensitivity.moments import conditional_norm_squared
+from colonnade.privacy.sensitivity import conditional_norm_squared
 from tests.support.errors import refused
 
 reals = st.floats(-1e6, 1e6)

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import float_up, root_up
-from colonnade.privacy.sensitivity.moments import (
+from colonnade.privacy.sensitivity import (
     CoordinateRadii,
     Rounding,
     changed_columns_sensitivity,
     conditional_norm_squared,
+    float_up,
     grouped_l1,
     grouped_replace_l1,
     moments_sensitivity,
     party_norm_squared,
+    root_up,
     rounded_norm_squared,
 )
 from research import formulas as published

@@ -21,7 +21,7 @@ from colonnade.privacy import (
     Trust,
     statement as statements,
 )
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
 from colonnade.privacy.statement import (
     NO_GUARANTEE,
     PROVEN,

@@ -16,15 +16,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from colonnade.cli.publish import _strongest, learned_of
-from colonnade.drawing.canvas import extent
-from colonnade.drawing.markup import Html
+from colonnade.cli.results import _strongest, learned_of
+from colonnade.drawing.canvas import Html, extent
 from colonnade.errors import StudyError
 from colonnade.kinds import PCA, JointPrediction, LogisticRegression, PolynomialSum
 from colonnade.kinds.pca.report import SECTION, noise_edge
 from colonnade.models import Estimator, Roster
+from colonnade.models.planner import SampleSizeForecast
 from colonnade.models.registry import rows, section_of
-from colonnade.models.sample_size import SampleSizeForecast
 from colonnade.privacy import Ledger, SkellamRelease
 from colonnade.privacy.events import NonPrivate
 from colonnade.privacy.observers import Trust

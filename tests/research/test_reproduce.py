@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from colonnade.errors import DatasetError, StorageError, StudyError
 from colonnade.kinds.regression import programs as gradients
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
 from colonnade.randomness import Stream
 from research.afe import cases, labels, ours, own, published, settings, tables, threats
 from research.afe.published import Mode

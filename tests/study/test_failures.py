@@ -23,7 +23,7 @@ import pytest
 
 from colonnade import PCA, errors, versions
 from colonnade.cli import text_output
-from colonnade.cli.publish import publish
+from colonnade.cli.results import publish
 from colonnade.errors import NO_PART
 from colonnade.mpc import ShareEngine, Shares
 from colonnade.privacy import Ledger, Statement

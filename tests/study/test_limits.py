@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from colonnade.errors import EngineError, StudyError
 from colonnade.study import Study
 from colonnade.study.engine import ray_actors
-from colonnade.study.engine.processes import ProcessEngine
+from colonnade.study.engine.base import ProcessEngine
 from colonnade.study.engine.ray_actors import RayEngine
 from colonnade.study.engine.ray_cluster import CERTIFICATES, check_guarded, is_loopback
 from colonnade.study.party_file import ComputeSection, parse_size

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from colonnade.audit import registry as audits
 from colonnade.audit.registry import Game, judge
 from colonnade.cli.demo import write_study
-from colonnade.cli.publish import publish
-from colonnade.drawing.markup import Html, tag
+from colonnade.cli.results import publish
+from colonnade.drawing.canvas import Html, tag
 from colonnade.errors import PolicyError, StudyError
 from colonnade.models import Estimator, Roster, registry
 from colonnade.models.parameters import Count

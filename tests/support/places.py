@@ -9,7 +9,7 @@ from copy import copy
 from pathlib import Path
 
 from colonnade.cli import initialise
-from colonnade.cli.publish import publish
+from colonnade.cli.results import publish
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study

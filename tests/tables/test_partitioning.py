@@ -41,6 +41,7 @@ from colonnade.tables import (
     number,
     read_table,
 )
+from colonnade.tables.cell_parsing import TextFormat
 from colonnade.tables.encoding import EncodingReport, InvalidValues
 from colonnade.tables.keys import Duplicates
 from colonnade.tables.partitioning import (
@@ -55,7 +56,6 @@ from colonnade.tables.sources.factory import open_source
 from colonnade.tables.sources.file_sets import FilePart, FileShard
 from colonnade.tables.sources.object_stores import StoredFile
 from colonnade.tables.table import InMemoryCells, OnDiskCells
-from colonnade.tables.text_format import TextFormat
 from tests.support.errors import check_said, raises, refused
 from tests.support.tables import in_folder, put
 

@@ -36,6 +36,7 @@ from colonnade.tables import (
     read_table,
     table as reading,
 )
+from colonnade.tables.cell_parsing import TextFormat
 from colonnade.tables.profiling import profile_table
 from colonnade.tables.sources import base, file_sets
 from colonnade.tables.sources.base import TableSource, concat_batches, simplify_batch, simplify_type
@@ -49,7 +50,6 @@ from colonnade.tables.sources.object_stores import (
     redact_address,
 )
 from colonnade.tables.table import OnDiskCells
-from colonnade.tables.text_format import TextFormat
 from tests.support.errors import raises, refused
 from tests.support.tables import in_folder, put
 

@@ -17,10 +17,10 @@ from hypothesis import given, settings, strategies as st
 from colonnade import Party, Schema, category, date, flag, number, read_table
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import draft_schema, files
+from colonnade.tables.cell_parsing import TextFormat
 from colonnade.tables.files import TextStream
 from colonnade.tables.profiling import MAX_BARS, TableProfile, profile_table
 from colonnade.tables.sources.factory import open_source as source_of, read_columns
-from colonnade.tables.text_format import TextFormat
 from tests.support.errors import refused
 from tests.support.tables import put
 

@@ -144,7 +144,7 @@ def named_in(path: Path) -> set[str]:
 
 
 def test_imports_point_down() -> None:
-    assert len(MODULES) > 350
+    assert len(MODULES) > 300
     beyond = {}
     for path in MODULES:
         found = {*imported(path), *(name.split(".")[0] for name in named_in(path))}
@@ -165,7 +165,7 @@ def test_no_modules_import_in_a_circle() -> None:
 def test_imports_by_name_are_seen() -> None:
     """Otherwise a circle could hide in one."""
     ahead = set(modules_imported(SOURCE / "cli" / "preload.py"))
-    assert SOURCE / "cli" / "publish.py" in ahead
+    assert SOURCE / "cli" / "results.py" in ahead
     assert SOURCE / "study" / "run.py" in ahead
 
 
@@ -372,7 +372,7 @@ def test_text_of_others_is_printed_through_one_function() -> None:
     }
     assert len(lines) == len(PRINTED)
     assert all(known.values()), known
-    shown = {"cli/text_output.py", "cli/output.py", "study/record.py", "drawing/markup.py"}
+    shown = {"cli/text_output.py", "cli/output.py", "study/record.py", "drawing/canvas.py"}
     assert shown | {"wire/peer_liveness.py", "wire/codec.py", "wire/hub_connection.py", "protocols/rows.py"} <= {
         path.relative_to(SOURCE).as_posix() for path in MODULES if "sanitize" in imported(path)
     }

@@ -34,8 +34,8 @@ _SECOND_MOMENTS = Links(
         "heads-from-moments#1-the-mechanism|Theorem",
     ),
     (
-        "colonnade.privacy.sensitivity.moments:moments_sensitivity",
-        "colonnade.privacy.sensitivity.moments:changed_columns_sensitivity",
+        "colonnade.privacy.sensitivity:moments_sensitivity",
+        "colonnade.privacy.sensitivity:changed_columns_sensitivity",
         "colonnade.protocols.moments.task:normal_release",
     ),
     (
@@ -55,8 +55,8 @@ _HIDDEN_MOMENTS = Links(
 _GROUPS = Links(
     ("functional-sensitivity#7-groups-of-columns|Theorem (one row's groups replaced)",),
     (
-        "colonnade.privacy.sensitivity.moments:grouped_l1",
-        "colonnade.privacy.sensitivity.moments:grouped_replace_l1",
+        "colonnade.privacy.sensitivity:grouped_l1",
+        "colonnade.privacy.sensitivity:grouped_replace_l1",
     ),
     (
         "tests/privacy/test_sensitivity.py::test_no_corner_moves_further_than_the_bound",
@@ -155,7 +155,7 @@ _TOLD = Links(
 )
 _TOTAL = Links(
     ("moments-sensitivity#9-other-sums",),
-    ("colonnade.privacy.sensitivity.exact:Sensitivity.from_l2", "colonnade.kinds.sketch.model:SketchTask.sensitivity"),
+    ("colonnade.privacy.sensitivity:Sensitivity.from_l2", "colonnade.kinds.sketch.model:SketchTask.sensitivity"),
     (
         "tests/privacy/test_theory.py::test_no_integer_vector_is_longer_than_its_sensitivity_says",
         "tests/kinds/sketch/test_sketch.py::test_a_sketch_of_gradients_costs_what_gradients_cost",

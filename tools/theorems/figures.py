@@ -142,7 +142,7 @@ FIGURES = (
             ),
             (
                 "colonnade.privacy.noise_laws:skellam_gaussian_gap",
-                "colonnade.privacy.accounting.gaussian:gaussian_epsilon",
+                "colonnade.privacy.accounting.loss_distributions:gaussian_epsilon",
                 "colonnade.privacy.accountant:ShiftedProfile",
             ),
             (
@@ -628,7 +628,7 @@ NO_FIGURE = {
     "colonnade.kinds.split.model:": "names of parameters",
     "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon": _REFUSED,
     "colonnade.privacy.observers:check_epsilon": _REFUSED,
-    "colonnade.privacy.accounting.gaussian:gaussian_mu": _REFUSED,
+    "colonnade.privacy.accounting.loss_distributions:gaussian_mu": _REFUSED,
     "colonnade.privacy.statement:Statement.from_dict": "a refusal, without a number",
     "colonnade.report.sections:_numbers": _ASKED,
     "colonnade.report.wording:": "an explanation of the word",

@@ -6,17 +6,15 @@ from colonnade.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from colonnade.audit.lower_bounds import profile_audit as profile_audit
-    from colonnade.audit.neighbours import (
-        ProbeReport as ProbeReport,
-        TableChange as TableChange,
-        neighbours_in_ball as neighbours_in_ball,
-        sensitivity_probe as sensitivity_probe,
-    )
     from colonnade.audit.registry import (
         Game as Game,
+        ProbeReport as ProbeReport,
         Sampler as Sampler,
+        TableChange as TableChange,
         games as games,
+        neighbours_in_ball as neighbours_in_ball,
         register as register,
+        sensitivity_probe as sensitivity_probe,
         subject as subject,
         subjects as subjects,
     )
@@ -28,7 +26,8 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "lower_bounds": "profile_audit",
-        "neighbours": "TableChange ProbeReport neighbours_in_ball sensitivity_probe",
-        "registry": "Game Sampler games register subject subjects",
+        "registry": (
+            "Game Sampler games register subject subjects TableChange ProbeReport neighbours_in_ball sensitivity_probe"
+        ),
     },
 )

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtri
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accounting.gaussian import log_gaussian_deltas
+from colonnade.privacy.accounting.loss_distributions import log_gaussian_deltas
 
 Floats = NDArray[np.float64]
 Claim = Callable[[Floats], Floats]

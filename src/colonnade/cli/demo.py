@@ -27,7 +27,7 @@ from colonnade.cli.console_commands import own_link
 from colonnade.cli.output import Json, emit, progress_bar, say, writing
 from colonnade.cli.preload import fork_server_of_this_command
 from colonnade.cli.process_tuning import without_pandas
-from colonnade.cli.publish import publish
+from colonnade.cli.results import publish
 from colonnade.errors import ConnectError, Interrupted, StudyError
 from colonnade.federation.members import FederationMembers
 from colonnade.models import Roster, registry

@@ -30,10 +30,10 @@ from colonnade.study.party_file import CONSOLE_ADDRESS, ApprovalMode
 from colonnade.study.preflight import outlook, security_line
 from colonnade.study.spec import Study, write_pins
 from colonnade.tables import Schema, draft_schema
+from colonnade.tables.cell_parsing import itemise, suggest_name
 from colonnade.tables.datasets import PERSON_ID
 from colonnade.tables.sources.factory import guess_format, read_columns
 from colonnade.tables.sources.object_stores import has_pattern
-from colonnade.tables.wording import itemise, suggest_name
 from colonnade.wire import Certificate, Identity, check_name
 
 PARTY_TEMPLATE = """\

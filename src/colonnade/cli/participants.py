@@ -86,7 +86,7 @@ def coordinator(
     """Relay a study between its parties and publish the result."""
     from colonnade.cli import text_output
     from colonnade.cli.process_tuning import without_pandas
-    from colonnade.cli.publish import publish
+    from colonnade.cli.results import publish
     from colonnade.study import Study, run_coordinator
     from colonnade.study.connect import MeetingPoint
 
@@ -137,7 +137,7 @@ def worker_options(study: Study, workers: int | None, engine: str | None = None)
             )
         return WorkerOptions()
     WorkerOptions(workers, engine).compute()  # an error about --engine must come before anybody waits
-    import_module("colonnade.study.lanes.heads")  # so that workers need not
+    import_module("colonnade.study.lanes.crew")  # so that workers need not
     return WorkerOptions(workers, engine, fork_server_of_this_command(study))
 
 
@@ -189,7 +189,7 @@ def party(
     from colonnade.cli import text_output
     from colonnade.cli.approve import approval, rerun_decision, say_news, say_rerun
     from colonnade.cli.process_tuning import without_pandas
-    from colonnade.cli.publish import publish_own
+    from colonnade.cli.results import publish_own
     from colonnade.study import PartyConfig, Study, preflight, run_party
     from colonnade.study.connect import MeetingPoint
     from colonnade.study.local import folder_of
@@ -259,7 +259,7 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again
     from colonnade.cli import text_output
     from colonnade.cli.approve import approval_for_all, say_news
     from colonnade.cli.preload import fork_server_of_this_command
-    from colonnade.cli.publish import publish
+    from colonnade.cli.results import publish
     from colonnade.study import Study, preflight, run_local
     from colonnade.study.local import local_configs
 
@@ -282,7 +282,7 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again
 def worker() -> None:
     """Be a worker of a head, on the line that it has given as standard input."""
     from colonnade.cli.process_tuning import few_arenas
-    from colonnade.study.engine.processes import main
+    from colonnade.study.engine.base import main
 
     few_arenas(1)
     main()

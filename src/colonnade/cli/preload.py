@@ -26,7 +26,7 @@ _LIBRARIES = (
 )
 _PARTICIPANT = (
     "colonnade.cli.approve",
-    "colonnade.cli.publish",
+    "colonnade.cli.results",
     "colonnade.cli.text_output",
     "colonnade.study.alignment_session",
     "colonnade.study.run",

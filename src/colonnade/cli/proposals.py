@@ -497,7 +497,7 @@ def assess(
 
 def report(study: StudyPath, config: PartyPath, out: Annotated[Path, typer.Option("--out")]) -> None:
     """Write the report of a run that ended well before it was written, for an agent."""
-    from colonnade.cli.publish import publish_own
+    from colonnade.cli.results import publish_own
     from colonnade.models import Estimator
     from colonnade.study import PartyConfig, Study
 

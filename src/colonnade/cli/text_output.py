@@ -13,7 +13,7 @@ from typing import Any
 from colonnade.errors import ColonnadeError
 from colonnade.models import Estimator
 from colonnade.models.alignment import leakage_table
-from colonnade.models.sample_size import SampleSizeForecast
+from colonnade.models.planner import SampleSizeForecast
 from colonnade.privacy.calibrate import BindingBudget
 from colonnade.privacy.noise_laws import DEFAULT_LAW
 from colonnade.privacy.statement import Statement, format_rounded_up

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from colonnade.disk import reading
-from colonnade.drawing.markup import Html
+from colonnade.drawing.canvas import Html
 from colonnade.errors import StorageError
-from colonnade.report.document import style
+from colonnade.report.page import style
 from colonnade.sanitize import sanitize
 
 _LONGEST = 4000

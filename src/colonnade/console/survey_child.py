@@ -8,9 +8,9 @@ import sys
 
 from colonnade.errors import ColonnadeError
 from colonnade.tables import Schema
+from colonnade.tables.cell_parsing import TextFormat
 from colonnade.tables.profiling import profile_table
 from colonnade.tables.sources.databases import data_from_plain
-from colonnade.tables.text_format import TextFormat
 
 SECONDS = 300
 """A table that takes longer is not drawn."""

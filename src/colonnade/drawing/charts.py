@@ -13,21 +13,23 @@ from typing import Any, Literal
 from colonnade.drawing.canvas import (
     LINE,
     Chart,
+    Html,
     apart,
     extent,
     gutter,
     hatch,
+    join,
     path,
     rect,
     rule,
     shorten,
+    tag,
     ticks,
     wrap,
     write,
     write_below,
     write_label,
 )
-from colonnade.drawing.markup import Html, join, tag
 
 Parts = tuple[list[Html | None], float]
 

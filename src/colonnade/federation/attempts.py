@@ -46,7 +46,7 @@ from colonnade.federation.processes import (
     wait_for_end,
 )
 from colonnade.federation.statements import MOST_FILES, AttemptEnd, AttemptReport, MemberName, Sha256, matches_form
-from colonnade.study.engine.processes import count_cores
+from colonnade.study.engine.base import count_cores
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import PartyConfig
 from colonnade.study.party_file import bytes_by_way

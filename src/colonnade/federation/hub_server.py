@@ -40,7 +40,7 @@ from colonnade.memory import release_memory
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import Study
 from colonnade.study.connect import load_identity
-from colonnade.study.engine.processes import count_cores
+from colonnade.study.engine.base import count_cores
 from colonnade.study.fork_server import ForkServer
 from colonnade.wire import Certificate, Hub, HubLimits, HubService
 from colonnade.wire.study_sessions import LaneLimits

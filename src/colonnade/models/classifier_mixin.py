@@ -15,8 +15,7 @@ from colonnade.models.design import LabelDesign, without_label
 from colonnade.models.new_rows import MatchedPeople, Matrix, People, ReadingOptions, gather_people, labels_of
 from colonnade.models.parameters import CheckedBy
 from colonnade.models.score_result import by_class
-from colonnade.tables.cell_parsing import pa
-from colonnade.tables.wording import itemise
+from colonnade.tables.cell_parsing import itemise, pa
 
 
 def _in_a_file(threshold: object) -> None:

@@ -20,9 +20,9 @@ from colonnade.protocols.moments.task import ColumnBlock, Moments
 from colonnade.protocols.rows import Rows
 from colonnade.tables import Column, Schema, Table
 from colonnade.tables.bins import Quantity
+from colonnade.tables.cell_parsing import itemise, suggest_full_name, suggest_name
 from colonnade.tables.centring import ColumnCentring, Norm
 from colonnade.tables.slots import RowSlots
-from colonnade.tables.wording import itemise, suggest_full_name, suggest_name
 
 Matrix = NDArray[np.float64]
 

@@ -18,8 +18,8 @@ from colonnade.models.planner import Roster
 from colonnade.protocols.align import AlignmentTask, Mode
 from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
 from colonnade.tables import Schema, Table, read_table
+from colonnade.tables.cell_parsing import TextFormat
 from colonnade.tables.keys import Duplicates, Key, KeyColumn, KeyPlan, key_columns
-from colonnade.tables.text_format import TextFormat
 from colonnade.wire import SimulatedNetwork, check_name
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, without_code
 from colonnade.tables import Schema, Table
-from colonnade.tables.cell_parsing import pa
+from colonnade.tables.cell_parsing import itemise, pa
 from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.files import LACKS_ID
-from colonnade.tables.wording import itemise
 
 Matrix = NDArray[np.float64]
 People = Any

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from colonnade.drawing.markup import Html, join, tag
+from colonnade.drawing.canvas import Html, join, tag
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.statement import format_rounded_up
 from colonnade.tables import Schema

@@ -122,7 +122,7 @@ def one_of(what: str, value: object, known: Iterable[str]) -> None:
     """Raise an error if the value is not one of the known words; it suggests a similar word."""
     names = tuple(known)
     if value not in names:
-        from colonnade.tables.wording import suggest_name
+        from colonnade.tables.cell_parsing import suggest_name
 
         hint = suggest_name(value, names) if isinstance(value, str) else ""
         raise StudyError(f"{what} must be one of {', '.join(names)}, not {value!r}{hint} [ST136]")

@@ -101,7 +101,7 @@ _ROWS = (
         "synthesis.report:SECTION",
         "tables.audit",
         "synthesis.audit",
-        quality="synthesis.quality_report",
+        quality="synthesis.quality",
     ),
     _ours(
         "split-classifier",

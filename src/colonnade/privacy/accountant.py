@@ -26,8 +26,7 @@ from typing import Protocol
 import numpy as np
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accounting.gaussian import HAIR, Array
-from colonnade.privacy.accounting.loss_distributions import LossDistribution, RoundGroup
+from colonnade.privacy.accounting.loss_distributions import HAIR, Array, LossDistribution, RoundGroup
 from colonnade.privacy.accounting.mixtures import (
     EXACTLY_GAUSSIAN,
     GaussianCloseness,

@@ -19,7 +19,7 @@ from colonnade.lazy import LazyModule
 from colonnade.privacy.events import Event, exchange_key, views
 from colonnade.privacy.observers import Budget, Observer, Trust
 from colonnade.privacy.releases import View
-from colonnade.privacy.sensitivity.exact import checked_whole
+from colonnade.privacy.sensitivity import checked_whole
 from colonnade.privacy.statement import format_rounded_up
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accounting.gaussian import HAIR, Array
+from colonnade.privacy.accounting.loss_distributions import HAIR, Array
 from colonnade.privacy.noise import TAIL, Shape, discrete_gaussian, discrete_laplace_share, skellam
 from colonnade.privacy.releases import (
     PURE,

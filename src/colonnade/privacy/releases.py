@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.observers import Adjacency
-from colonnade.privacy.sensitivity.exact import checked_whole, float_up
+from colonnade.privacy.sensitivity import checked_whole, float_up
 
 VERSION = 2
 """Written into every event. Version 1 lacks the fields that have a default here, and is still read."""

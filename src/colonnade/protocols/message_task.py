@@ -18,7 +18,7 @@ from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, AdditiveNoise
 from colonnade.privacy.observers import find_unbudgeted
 from colonnade.protocols.cost import ParticipantLoad, ShareCounts, seconds_per_draw
 from colonnade.protocols.task import AdjustableTask, Task
-from colonnade.tables.wording import itemise
+from colonnade.tables.cell_parsing import itemise
 
 NOISE_UNIT = 1 << 20  # noise = NOISE_UNIT means a variance of one squared sensitivity
 

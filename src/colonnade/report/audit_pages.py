@@ -12,12 +12,11 @@ from colonnade.audit.attacks.inversion import SHOWN, Inversion, InversionQuality
 from colonnade.audit.attacks.labels import LabelGuesses
 from colonnade.audit.attacks.membership import Membership, Promise, Rates
 from colonnade.audit.registry import GameVerdict
-from colonnade.drawing.canvas import figure
+from colonnade.drawing.canvas import Html, breakable, figure, table, tag
 from colonnade.drawing.charts import Axis, Curve, LineChart, PixelChart
-from colonnade.drawing.markup import Html, breakable, table, tag
 from colonnade.models.pictures import rates_chart
 from colonnade.report import wording
-from colonnade.report.document import document, write_document
+from colonnade.report.page import document, write_document
 from colonnade.report.wording import percent
 
 NAME = "audit.html"

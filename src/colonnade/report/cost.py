@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from colonnade.drawing.canvas import COLOURS, figure
+from colonnade.drawing.canvas import COLOURS, Html, figure, join, named_values, table, tag
 from colonnade.drawing.charts import Bar, BarChart
-from colonnade.drawing.markup import Html, join, named_values, table, tag
 from colonnade.privacy.observers import COORDINATOR
 from colonnade.report import wording
 from colonnade.report.wording import mapping, number

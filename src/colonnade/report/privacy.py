@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from colonnade.drawing.canvas import figure
-from colonnade.drawing.markup import Html, breakable, join, table, tag
+from colonnade.drawing.canvas import Html, breakable, figure, join, table, tag
 from colonnade.errors import StudyError
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.privacy.statement import PROVEN, LargestEpsilon, Statement, StatementRow, promises_chart

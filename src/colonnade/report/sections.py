@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from colonnade.drawing.canvas import figure
+from colonnade.drawing.canvas import Html, figure, join, table, tag
 from colonnade.drawing.charts import Axis, Curve, LineChart
-from colonnade.drawing.markup import Html, join, table, tag
 from colonnade.models import Estimator
 from colonnade.privacy.observers import Trust
 from colonnade.report import wording

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from colonnade.drawing.markup import Html, join, tag
+from colonnade.drawing.canvas import Html, join, tag
 from colonnade.privacy.noise_laws import drawn_laws
 from colonnade.privacy.statement import format_rounded_up
 

@@ -16,7 +16,7 @@ from colonnade.privacy import Ledger
 from colonnade.protocols.align import AlignmentTask
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.connect import load_identity
-from colonnade.study.engine.processes import count_cores
+from colonnade.study.engine.base import count_cores
 from colonnade.study.local import folder_of
 from colonnade.study.party_config import PartyConfig
 from colonnade.study.preflight import SecuritySummary

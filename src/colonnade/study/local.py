@@ -18,7 +18,7 @@ from colonnade import errors
 from colonnade.errors import ColonnadeError, ConnectError, Interrupted, PeerLost, PeerStopped, StudyError
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import spare_owners
-from colonnade.study.engine.processes import count_cores
+from colonnade.study.engine.base import count_cores
 from colonnade.study.fork_server import ForkServer, ProcessHandle, ProcessRequest
 from colonnade.study.party_config import DigestApproval, PartyConfig
 from colonnade.study.record import read_facts

@@ -28,11 +28,11 @@ from colonnade.privacy.observers import OTHERS
 from colonnade.study.party_file import AgentSection, ApprovalMode, CapSection, PartyFile
 from colonnade.study.spec import Study, first_problem, load_kept_file, read_toml
 from colonnade.tables import Schema, Table, read_table
+from colonnade.tables.cell_parsing import TextFormat, format_as_toml
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 from colonnade.tables.sources.base import TableSource
 from colonnade.tables.sources.databases import Query
 from colonnade.tables.sources.factory import open_source
-from colonnade.tables.text_format import TextFormat, format_as_toml
 
 Approval = Callable[[Study, Statement], bool]
 LEAST_DIGITS = 32

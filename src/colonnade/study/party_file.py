@@ -28,11 +28,11 @@ from colonnade.study.engine.base import Engine
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.spec import first_problem
 from colonnade.study.study_file import BudgetSection, FileSection, PathText, check_path
+from colonnade.tables.cell_parsing import TextFormat
 from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.keys import KeyColumn
 from colonnade.tables.sources.databases import Database, Query
 from colonnade.tables.sources.object_stores import check_address, is_address
-from colonnade.tables.text_format import TextFormat
 from colonnade.wire.link_offers import DirectLinkSettings, PeerRoute, PortRange, is_address as is_host_and_port
 from colonnade.wire.peer_liveness import PeerTraffic
 
@@ -92,7 +92,7 @@ class ComputeSection(WorkersSection):
     def open_engine(self, forks: ForkServer | None = None) -> Engine[Any]:
         """The engine, not started yet; an ``EngineError`` where a cluster is not guarded."""
         if self.engine == PROCESSES:
-            from colonnade.study.engine.processes import ProcessEngine
+            from colonnade.study.engine.base import ProcessEngine
 
             return ProcessEngine(self.memory, forks)
         from colonnade.study.engine.ray_actors import RayEngine

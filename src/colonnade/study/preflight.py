@@ -19,8 +19,7 @@ from colonnade.protocols.lanes.partitions import filled_length
 from colonnade.protocols.task import Task
 
 if TYPE_CHECKING:
-    from colonnade.models.planner import PlanDetails
-    from colonnade.models.sample_size import SampleSizeForecast
+    from colonnade.models.planner import PlanDetails, SampleSizeForecast
     from colonnade.privacy import Statement
     from colonnade.privacy.calibrate import BindingBudget
     from colonnade.study.spec import Study

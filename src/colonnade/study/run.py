@@ -31,7 +31,7 @@ from colonnade.wire import Certificate, Endpoint, Hub, Identity
 from colonnade.wire.link_offers import DIRECTLY, DirectLinkSettings, RouteCallback
 
 if TYPE_CHECKING:
-    from colonnade.study.lanes.heads import LanesHead
+    from colonnade.study.lanes.crew import LanesHead
 
 OperatorCallback = Callable[[str], None]
 """Is told a sentence for the operator."""
@@ -96,7 +96,7 @@ def run_party(
                     matching = OwnerAlignment(study, config, _table(study, config, record), record)
                     program = lambda me: model.owner(me, matching.owner(me), task)  # noqa: E731
                 else:
-                    from colonnade.study.lanes.heads import OwnerLanesHead  # most studies have no lanes
+                    from colonnade.study.lanes.crew import OwnerLanesHead  # most studies have no lanes
 
                     made = OwnerLanesHead(study, config, model, identity, certificates, place, record, workers, told)
                     head = left.enter_context(made)
@@ -176,7 +176,7 @@ def run_coordinator(
                 record.record_public("listening", address=hub.address)
                 place = replace(place, hub=hub.own_address)
             if lanes:
-                from colonnade.study.lanes.heads import CoordinatorLanesHead
+                from colonnade.study.lanes.crew import CoordinatorLanesHead
 
                 made = CoordinatorLanesHead(
                     study, model, identity, certificates, place, record, workers, told, dial=dial

@@ -25,7 +25,7 @@ from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.sanitize import sanitize
 from colonnade.tables import Schema
-from colonnade.tables.wording import itemise, suggest_full_name
+from colonnade.tables.cell_parsing import itemise, suggest_full_name
 from colonnade.wire import Certificate
 
 if TYPE_CHECKING:

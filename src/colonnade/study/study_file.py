@@ -46,8 +46,8 @@ from colonnade.protocols.align import AlignmentTask, Mode
 from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import PricedTask
+from colonnade.tables.cell_parsing import suggest_name
 from colonnade.tables.keys import Accents, Blanks, Case, Duplicates, Key, KeyKind, UnicodeForm
-from colonnade.tables.wording import suggest_name
 from colonnade.wire import check_name
 from colonnade.wire.codec import MAX_FRAME
 from colonnade.wire.peer_liveness import WireLimits

@@ -33,8 +33,7 @@ from colonnade.tables.bins import (
     list_words,
     make_bins,
 )
-from colonnade.tables.cell_parsing import CellLocation, Mask, pa
-from colonnade.tables.wording import suggest_name
+from colonnade.tables.cell_parsing import CellLocation, Mask, pa, suggest_name
 
 if TYPE_CHECKING:
     from colonnade.randomness import Stream

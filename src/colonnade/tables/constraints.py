@@ -18,10 +18,9 @@ import numpy as np
 
 from colonnade.errors import SchemaError
 from colonnade.tables import cell_parsing
-from colonnade.tables.cell_parsing import Mask, pa, pc
+from colonnade.tables.cell_parsing import Mask, pa, pc, suggest_name
 from colonnade.tables.columns import Column
 from colonnade.tables.dates import Day
-from colonnade.tables.wording import suggest_name
 
 MAX_CONSTRAINTS = 1000
 _LONGEST = 2000

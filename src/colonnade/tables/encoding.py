@@ -22,9 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.bins import Matrix, Quantity
-from colonnade.tables.cell_parsing import CellLocation, numeric_array, pa
+from colonnade.tables.cell_parsing import CellLocation, itemise, numeric_array, pa
 from colonnade.tables.schema import Schema
-from colonnade.tables.wording import itemise
 
 if TYPE_CHECKING:
     from colonnade.randomness import Stream

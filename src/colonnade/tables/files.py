@@ -17,9 +17,7 @@ from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import DataError
-from colonnade.tables.cell_parsing import pa
-from colonnade.tables.sources.object_stores import StoredFile
-from colonnade.tables.text_format import (
+from colonnade.tables.cell_parsing import (
     SEPARATORS,
     UTF_8,
     TextFormat,
@@ -27,8 +25,11 @@ from colonnade.tables.text_format import (
     decode_sample,
     guess_encoding,
     guess_separator,
+    itemise,
+    pa,
+    suggest_name,
 )
-from colonnade.tables.wording import itemise, suggest_name
+from colonnade.tables.sources.object_stores import StoredFile
 
 BLOCK = 1 << 23
 """Bytes that Arrow parses at a time; it wants every row to fit in a block."""

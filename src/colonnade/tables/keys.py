@@ -35,12 +35,13 @@ from colonnade.tables.cell_parsing import (
     flatten_column,
     is_text,
     is_whole,
+    itemise,
+    list_rows,
     pa,
     pc,
 )
 from colonnade.tables.dates import ISO_DATE, check_date_format, parse_days
 from colonnade.tables.encoding import InvalidValues, locate_cells
-from colonnade.tables.wording import itemise, list_rows
 
 _CHUNK = 1 << 16
 

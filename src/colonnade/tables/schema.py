@@ -17,11 +17,10 @@ from typing import Any
 from colonnade.disk import reading, writing
 from colonnade.errors import SchemaError, StorageError
 from colonnade.tables.bins import list_words
+from colonnade.tables.cell_parsing import FORMAT_KEYS as TEXT_KEYS, TextFormat, itemise, suggest_name
 from colonnade.tables.columns import Column, Field, category, flag, number
 from colonnade.tables.constraints import parse_constraints
 from colonnade.tables.dates import ColumnSpec, Date, date
-from colonnade.tables.text_format import FORMAT_KEYS as TEXT_KEYS, TextFormat
-from colonnade.tables.wording import itemise, suggest_name
 
 DRAFT_MARK = "drafted"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -21,7 +21,7 @@ from colonnade.errors import DataError, SchemaError
 from colonnade.lazy import LazyModule
 from colonnade.tables import files
 from colonnade.tables.bins import Matrix
-from colonnade.tables.cell_parsing import CellLocation, pa, pc
+from colonnade.tables.cell_parsing import CellLocation, TextFormat, pa, pc
 from colonnade.tables.encoding import EncodingReport, InvalidValues, encode_columns, locate_cells
 from colonnade.tables.keys import (
     Ids,
@@ -37,7 +37,6 @@ from colonnade.tables.keys import (
 from colonnade.tables.schema import Schema
 from colonnade.tables.slots import RowSlots
 from colonnade.tables.sources.base import ExternalSort, TableSource
-from colonnade.tables.text_format import TextFormat
 
 if TYPE_CHECKING:
     from colonnade.tables.sources import factory

@@ -30,8 +30,7 @@ import pytest
 from colonnade import Federation, LogisticRegression, Party
 from colonnade.cli import initialise
 from colonnade.console.app import make_app as make_console
-from colonnade.console.party import PartyView
-from colonnade.console.party_pages import PARTY_PAGES
+from colonnade.console.party_pages import PARTY_PAGES, PartyView
 from colonnade.errors import PeerLost, PolicyError, StorageError, StudyError
 from colonnade.federation.agent_store import AgentStore
 from colonnade.federation.members import FederationMembers

@@ -34,7 +34,7 @@ from colonnade.kinds.glm.sensitivity import (
 )
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
 from colonnade.privacy import Observer, Trust
-from colonnade.privacy.accounting.gaussian import gaussian_mu
+from colonnade.privacy.accounting.loss_distributions import gaussian_mu
 from colonnade.privacy.sensitivity import root_up
 from colonnade.protocols.rows import ColumnBlock
 from colonnade.tables import flag, number

@@ -20,7 +20,7 @@ from colonnade.kinds.glm.task import Exchange
 from colonnade.models import Estimator, Roster
 from colonnade.models.assessment import accuracy, area, explained
 from colonnade.privacy import DiscreteGaussianRelease, Trust
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
 from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.statement import format_rounded_up
 from colonnade.protocols.message_task import NOISE_UNIT

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from colonnade.cli import text_output
-from colonnade.cli.publish import publish, publish_own
+from colonnade.cli.results import publish, publish_own
 from colonnade.errors import NO_PART, BudgetError, DataError, PolicyError, StorageError, StudyError
 from colonnade.kinds import KeptScores
 from colonnade.models import Estimator

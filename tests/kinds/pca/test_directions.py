@@ -16,7 +16,7 @@ from colonnade.kinds.pca import programs as power, task as power_task
 from colonnade.kinds.pca.subspace_iteration import DirectionHistory
 from colonnade.kinds.pca.task import changed_products_sensitivity, products_sensitivity, reach_for
 from colonnade.privacy import Observer, Statement, parse_budgets
-from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
+from colonnade.privacy.sensitivity import changed_columns_sensitivity, moments_sensitivity
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream

@@ -37,7 +37,7 @@ from colonnade.models import Roster
 from colonnade.models.base import Estimator
 from colonnade.privacy import epsilon, views
 from colonnade.privacy.noise.local_mechanisms import MODES
-from colonnade.privacy.sensitivity.moments import (
+from colonnade.privacy.sensitivity import (
     conditional_norm_squared,
     enforced_norm_squared,
     moments_sensitivity,

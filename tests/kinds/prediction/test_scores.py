@@ -23,7 +23,7 @@ from colonnade.kinds.prediction.on_demand import GateDecision, StandingScores
 from colonnade.kinds.prediction.programs import OwnScoreParts, quantise, reference, simulate
 from colonnade.kinds.prediction.task import NOISE_UNIT, QuantisedAnswers, Respondent, ScorePart, Scores
 from colonnade.privacy import NonPrivate, SkellamRelease, Statement, Trust, parse_budgets
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.events import from_dict
 from colonnade.privacy.noise.local_mechanisms import MOST_EPSILON

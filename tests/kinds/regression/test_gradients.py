@@ -28,9 +28,8 @@ from colonnade.kinds.regression.sensitivity import (
 )
 from colonnade.kinds.regression.task import OVERFLOW
 from colonnade.privacy import Observer, PoissonSampled, RepeatedRelease, Statement, parse_budgets
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon
-from colonnade.privacy.sensitivity.exact import root_up
-from colonnade.privacy.sensitivity.moments import party_norm_squared
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
+from colonnade.privacy.sensitivity import party_norm_squared, root_up
 from colonnade.protocols import iteration
 from colonnade.protocols.iteration import COIN, assign_batches
 from colonnade.protocols.roles import COORDINATOR

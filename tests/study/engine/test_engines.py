@@ -16,8 +16,7 @@ import pytest
 
 from colonnade.errors import EngineError
 from colonnade.randomness import Stream
-from colonnade.study.engine.base import WorkerLoss, WorkerMessage, pickle_value
-from colonnade.study.engine.processes import ProcessEngine
+from colonnade.study.engine.base import ProcessEngine, WorkerLoss, WorkerMessage, pickle_value
 from colonnade.study.engine.ray_actors import LOCAL, RayEngine
 from colonnade.wire import Identity
 from tests.study.engine.roles import Unreadable
@@ -203,7 +202,7 @@ def test_keys_and_coins_are_never_sent():
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 HEAD = f"""
 import sys, time
-from colonnade.study.engine.processes import ProcessEngine as Processes
+from colonnade.study.engine.base import ProcessEngine as Processes
 engine = Processes()
 for worker in engine.start({COUNTER!r}, (), 2):
     engine.send(worker, ("pid",))

@@ -16,8 +16,8 @@ from colonnade.protocols.lanes.arbiter import LaneAttempt
 from colonnade.protocols.moments.programs import MomentsSum
 from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.connect import OWN_HUB
-from colonnade.study.engine.processes import ProcessEngine
-from colonnade.study.lanes import heads
+from colonnade.study.engine.base import ProcessEngine
+from colonnade.study.lanes import crew as lane_crew
 from colonnade.study.lanes.crew import LaneWorkerPool
 from colonnade.study.local import folder_of, run_local
 from colonnade.study.party_file import WorkerOptions
@@ -97,7 +97,7 @@ class Watched(LaneWorkerPool):
 @pytest.fixture
 def crews(monkeypatch):
     watched = type("Watched", (Watched,), {"all": {}, "hook": None})
-    monkeypatch.setattr(heads, "LaneWorkerPool", watched)
+    monkeypatch.setattr(lane_crew, "LaneWorkerPool", watched)
     return watched
 
 

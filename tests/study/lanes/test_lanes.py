@@ -30,10 +30,9 @@ from colonnade.report.privacy import leakage
 from colonnade.study import Study, preflight
 from colonnade.study.connect import MeetingPoint, load_identity
 from colonnade.study.doctor import DoctorCheck, examine
-from colonnade.study.engine.base import WorkerLoss, WorkerMessage
-from colonnade.study.engine.processes import ProcessEngine
+from colonnade.study.engine.base import ProcessEngine, WorkerLoss, WorkerMessage
 from colonnade.study.fork_server import ProcessRequest
-from colonnade.study.lanes import crew, heads, worker
+from colonnade.study.lanes import crew, worker
 from colonnade.study.lanes.crew import LaneWorkerPool, ignore_note
 from colonnade.study.lanes.worker import TableChore, WorkerLinks, WorkerReady, merge_links
 from colonnade.study.local import folder_of, local_commands
@@ -171,7 +170,7 @@ def test_members_that_nobody_learns(laned, crews):
 @system
 @pytest.mark.usefixtures("without_noise")
 def test_a_hub_that_is_killed_takes_only_its_lanes(laned, crews, forks, monkeypatch):
-    monkeypatch.setattr(heads, "_REACH_SECONDS", 3.0)
+    monkeypatch.setattr(crew, "_REACH_SECONDS", 3.0)
     study = laned(reconnect=2)
     expected = study.values(study.in_threads(study.plain))
     further = f"127.0.0.1:{free_port()}"

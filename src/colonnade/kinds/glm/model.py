@@ -36,8 +36,7 @@ from colonnade.models.parameters import (
     at_most,
     check_whole,
 )
-from colonnade.models.planner import PlanDetails, Roster
-from colonnade.models.sample_size import SampleSizeForecast
+from colonnade.models.planner import PlanDetails, Roster, SampleSizeForecast
 from colonnade.models.score_result import JointScores
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.roles import COORDINATOR, Owner

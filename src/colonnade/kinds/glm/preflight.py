@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.kinds.glm.planning import GLMSetting, suggest
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
-from colonnade.models.planner import PlanDetails
-from colonnade.models.sample_size import ENOUGH_OF_A_PART, SampleSizeForecast, two_digits
+from colonnade.models.planner import ENOUGH_OF_A_PART, PlanDetails, SampleSizeForecast, two_digits
 from colonnade.privacy import Event, Observer, Statement, epsilon, views
 from colonnade.privacy.events import unwrap
 from colonnade.privacy.releases import SquaredRelease

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from colonnade.privacy.sensitivity.exact import checked_whole, rational, root_up
+from colonnade.privacy.sensitivity import checked_whole, rational, root_up
 
 
 @dataclass(frozen=True)

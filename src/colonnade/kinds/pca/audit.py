@@ -10,8 +10,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.neighbours import OnePersonSampler, find_furthest
-from colonnade.audit.registry import Game, describe_neighbours, observers, register
+from colonnade.audit.registry import Game, OnePersonSampler, describe_neighbours, find_furthest, observers, register
 from colonnade.kinds import PCA
 from colonnade.kinds.pca import programs as direction_integers
 from colonnade.kinds.pca.subspace_iteration import DirectionHistory

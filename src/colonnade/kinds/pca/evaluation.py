@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.kinds.pca.model import PCA, top_eigenvectors
 from colonnade.models.planner import Roster
-from colonnade.privacy.accounting.gaussian import gaussian_mu
+from colonnade.privacy.accounting.loss_distributions import gaussian_mu
 from colonnade.privacy.noise.local_mechanisms import Grid
 from colonnade.randomness import Stream
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from colonnade.drawing.canvas import figure, sentences
+from colonnade.drawing.canvas import Html, figure, join, sentences, table, tag
 from colonnade.drawing.charts import Bar, BarChart, HeatMap, HeatMapRow
-from colonnade.drawing.markup import Html, join, table, tag
 from colonnade.models.estimates import Estimate
 from colonnade.models.pictures import columns_by_party, estimate_cell
 from colonnade.report.sections import ReportSection, Run

@@ -18,9 +18,7 @@ from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc.verification.input_proofs import InputRanges, bounded_norm
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, NormalLawName
-from colonnade.privacy.sensitivity import rounded_norm_squared
-from colonnade.privacy.sensitivity.exact import checked_whole
-from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity
+from colonnade.privacy.sensitivity import changed_columns_sensitivity, checked_whole, rounded_norm_squared
 from colonnade.protocols.committee_task import IterativeTask
 from colonnade.protocols.cost import ShareCounts
 from colonnade.protocols.iteration import plan_range_proofs

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from colonnade.errors import StudyError
-from colonnade.tables.wording import suggest_full_name
+from colonnade.tables.cell_parsing import suggest_full_name
 
 Monomial = tuple[tuple[str, int], ...]
 """Names and their powers, in the order of the names; the empty one is the constant 1."""

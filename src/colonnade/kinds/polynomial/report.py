@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from colonnade.drawing.markup import Html, join, table, tag
+from colonnade.drawing.canvas import Html, join, table, tag
 from colonnade.report.sections import ReportSection, Run
 from colonnade.report.wording import count_noun, number
 

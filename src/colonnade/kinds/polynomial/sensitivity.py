@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, checked_whole, root_up
+from colonnade.privacy.sensitivity import Exact, Sensitivity, checked_whole, root_up
 
 IndexedMonomial = tuple[tuple[int, int], ...]
 """Variables and their powers, the variables rising: ``((0, 2), (3, 1))`` is x0^2 x3."""

@@ -25,7 +25,7 @@ from colonnade.kinds.polynomial.sensitivity import (
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise.local_mechanisms import MODES, RoundingMode
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
-from colonnade.privacy.sensitivity.moments import enforced_norm_squared
+from colonnade.privacy.sensitivity import enforced_norm_squared
 from colonnade.protocols.committee_task import LARGEST_MESSAGE, JointSumTask
 from colonnade.protocols.cost import WORD, ShareCounts
 from colonnade.protocols.task import TaskPrograms

@@ -12,7 +12,7 @@ Reading order:
 
 - ``model``: ``LinearRegression`` and ``LogisticRegression``, which a data scientist calls, and their expected errors.
 - :mod:`colonnade.protocols.moments`: the task and programs of one release, with the bounds of the functional mechanism
-  (:mod:`colonnade.privacy.sensitivity.moments`); ``least_squares``: from that release to weights, with error bars.
+  (:mod:`colonnade.privacy.sensitivity`); ``least_squares``: from that release to weights, with error bars.
 - ``task``, ``programs``: rounds of gradients; ``sensitivity``: how far one person moves a gradient;
   ``gradient_descent``: from opened gradients to weights.
 - ``report``: how a person sees the result.

@@ -11,8 +11,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.neighbours import Person, rows_at_bounds
-from colonnade.audit.registry import Game, describe_neighbours, observers, register
+from colonnade.audit.registry import Game, Person, describe_neighbours, observers, register, rows_at_bounds
 from colonnade.kinds.regression import programs as gradient_integers
 from colonnade.kinds.regression.model import LinearRegression
 from colonnade.kinds.regression.programs import reference as gradient_reference

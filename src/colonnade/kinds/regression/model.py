@@ -58,8 +58,7 @@ from colonnade.models.parameters import (
     check_whole,
     one_of,
 )
-from colonnade.models.planner import PlanDetails, Roster
-from colonnade.models.sample_size import ENOUGH_OF_A_PREDICTION, SampleSizeForecast
+from colonnade.models.planner import ENOUGH_OF_A_PREDICTION, PlanDetails, Roster, SampleSizeForecast
 from colonnade.models.serialization import read_array, read_epsilons, read_size, read_size_if_any, read_text, read_texts
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.noise_laws import DEFAULT_LAW, FUNCTIONAL, NORMAL_LAWS, LawName, NormalLawName

@@ -17,8 +17,15 @@ from fractions import Fraction
 from typing import Literal
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Exact, Sensitivity, checked_whole, rational, root_up
-from colonnade.privacy.sensitivity.moments import Rounding, party_norm_squared
+from colonnade.privacy.sensitivity import (
+    Exact,
+    Rounding,
+    Sensitivity,
+    checked_whole,
+    party_norm_squared,
+    rational,
+    root_up,
+)
 
 Program = Literal["linear", "logistic", "cubic", "published"]
 _SCALES: dict[str, tuple[int, int]] = {"linear": (1, 3), "logistic": (4, 3), "cubic": (48, 7), "published": (1, 3)}

@@ -18,8 +18,8 @@ from colonnade.errors import PrivacyError, StudyError
 from colonnade.kinds.split.embedding_task import EmbeddingSender, ToldTask
 from colonnade.kinds.split.encoder_base import Vector
 from colonnade.privacy import Budget, Event, NonPrivate, Trust
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon
-from colonnade.privacy.sensitivity.exact import checked_whole
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
+from colonnade.privacy.sensitivity import checked_whole
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, ParticipantLoad, seconds_on_wire
 from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.task import TaskPrograms

@@ -53,7 +53,7 @@ from colonnade.models.parameters import check_whole
 from colonnade.models.pytorch import load_torch
 from colonnade.models.serialization import name_file_in_errors, packed, replace_private, unpack_arrays
 from colonnade.randomness import new_key
-from colonnade.tables.wording import itemise
+from colonnade.tables.cell_parsing import itemise
 
 if TYPE_CHECKING:
     from torch import nn

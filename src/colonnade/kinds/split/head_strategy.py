@@ -29,8 +29,7 @@ from colonnade.kinds.split.encoders import USAGE_KEYS, Encoder, EncoderSpec
 from colonnade.kinds.split.heads import LinearHead, check_prior
 from colonnade.models.design import LabelDesign, split_label
 from colonnade.models.pictures import noise_picture, reach_picture
-from colonnade.models.planner import PlanDetails, Roster
-from colonnade.models.sample_size import ENOUGH_OF_A_PREDICTION, SampleSizeForecast
+from colonnade.models.planner import ENOUGH_OF_A_PREDICTION, PlanDetails, Roster, SampleSizeForecast
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task

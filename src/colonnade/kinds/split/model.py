@@ -64,8 +64,7 @@ from colonnade.models.parameters import (
     check_whole,
     one_of,
 )
-from colonnade.models.planner import PlanDetails, Roster
-from colonnade.models.sample_size import SampleSizeForecast
+from colonnade.models.planner import PlanDetails, Roster, SampleSizeForecast
 from colonnade.models.serialization import read_array, read_facts, read_size, read_text, read_texts
 from colonnade.privacy import Statement
 from colonnade.protocols.moments.task import Moments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from colonnade.drawing.markup import Html, join, named_values, table, tag
+from colonnade.drawing.canvas import Html, join, named_values, table, tag
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.report import wording
 from colonnade.report.sections import ReportSection, Run, counts, seen_on_shares

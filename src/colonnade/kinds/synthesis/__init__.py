@@ -15,8 +15,8 @@ Reading order:
 - ``population``: made-up people, and how well they agree with the release; ``card``: what lies beside the table.
 - ``mixture/``: DPVI: task, programs, responsibilities on shares, inference; ``sensitivity``: how far one person moves a
   round.
-- ``quality`` with ``table_comparison``: beside the real table, for its owners; ``quality_report``: as
+- ``quality`` with ``table_comparison``: beside the real table, for its owners, and as
   ``colonnade quality`` shows it.
-- ``report``, ``pictures``: how a person sees the result.
+- ``report``: how a person sees the result.
 - ``audit``: the games.
 """

@@ -17,13 +17,22 @@ from numpy.typing import NDArray
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.synthesis import card, pictures, population
-from colonnade.kinds.synthesis.mixture import planning
+from colonnade.kinds.synthesis import card, population
 from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture
-from colonnade.kinds.synthesis.mixture.task import MixtureTask
+from colonnade.kinds.synthesis.mixture.task import (
+    BatchSampling,
+    ClippingMode,
+    InferenceMethod,
+    MixtureTask,
+    draft_mixture,
+    make_learner,
+    mixture_details,
+    restore_mixture,
+)
 from colonnade.kinds.synthesis.population import MixturePopulation, Population, SyntheticTable
 from colonnade.kinds.synthesis.product_mixture import ProductMixture
 from colonnade.kinds.synthesis.release_fit import MIN_REFITS, CombinedInterval, combine_estimates, fit_release
+from colonnade.kinds.synthesis.report import marginals_chart
 from colonnade.kinds.tables import queries
 from colonnade.kinds.tables.layout import Binning, MarginalRows, TableLayout, code_columns, plain_bins
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, NoisyMarginals
@@ -45,8 +54,7 @@ from colonnade.models.parameters import (
     check_dotted,
     check_whole,
 )
-from colonnade.models.planner import PlanDetails, Roster
-from colonnade.models.sample_size import SampleSizeForecast
+from colonnade.models.planner import PlanDetails, Roster, SampleSizeForecast
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
 from colonnade.protocols.roles import Coordinator, Owner
@@ -208,13 +216,13 @@ class Synthesizer(Estimator[Task, Published]):
     noise: NormalLawName = DEFAULT_LAW
     rows_at_most: RowsAtMost = 2**24
     rows: Count | None = None
-    inference: planning.InferenceMethod = "expectation"
+    inference: InferenceMethod = "expectation"
     iterations: Count | None = None
     families: Annotated[Mapping[str, str] | None, InFile(dict[str, str] | None, None)] = None
     batch: Count | None = None
-    sampling: planning.BatchSampling = "poisson"
+    sampling: BatchSampling = "poisson"
     clip: Positive | None = None
-    clipping: planning.ClippingMode = "local"
+    clipping: ClippingMode = "local"
     learning_rate: Positive | None = None
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +242,7 @@ class Synthesizer(Estimator[Task, Published]):
         layout = TableLayout.of(roster.schemas, self.bins)
         check_constraints(joint_constraints(roster.schemas, self.impossible), layout.codings)
         if self.method == "mixture":
-            return planning.draft_mixture(self.get_params(), roster).calibrate(budgets)
+            return draft_mixture(self.get_params(), roster).calibrate(budgets)
         draft = queries.draft(
             layout,
             roster,
@@ -248,7 +256,7 @@ class Synthesizer(Estimator[Task, Published]):
 
     def details(self, task: Any, statement: Statement) -> PlanDetails:
         """How many marginals are asked for, or how many rounds there are."""
-        return planning.mixture_details(task) if self._mixes else queries.details(task)
+        return mixture_details(task) if self._mixes else queries.details(task)
 
     def outlook(self, roster: Roster, task: Any, rows: int | None) -> SampleSizeForecast | None:
         """How far noise moves a marginal of two columns; no figure for a mixture that is learned in rounds."""
@@ -260,7 +268,7 @@ class Synthesizer(Estimator[Task, Published]):
 
     def _learning(self, task: Any) -> tuple[Any, ...]:
         """What the programs of a mixture take besides: the learner of the rounds."""
-        return (planning.make_learner(task),) if self._mixes else ()
+        return (make_learner(task),) if self._mixes else ()
 
     def _mixture_of(self, found: Any) -> Published:
         published: Published = found.fitted if self._mixes else found
@@ -363,7 +371,7 @@ class Synthesizer(Estimator[Task, Published]):
         if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
             raise ValueError("columns and codes do not belong together [VA075]")
         if self.method == "mixture":
-            self._set_population(self._mixed(layout, planning.restore_mixture(self.schemas_, self.parameters_, arrays)))
+            self._set_population(self._mixed(layout, restore_mixture(self.schemas_, self.parameters_, arrays)))
             return
         own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
         why = learned.get("unfitted")
@@ -450,7 +458,7 @@ class Synthesizer(Estimator[Task, Published]):
 
     def picture(self) -> Picture:
         """Shares of the people, column by column."""
-        return Picture([pictures.marginals_chart(self.population_)])
+        return Picture([marginals_chart(self.population_)])
 
     @property
     def in_short(self) -> str:

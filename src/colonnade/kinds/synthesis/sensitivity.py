@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from colonnade.privacy.sensitivity.exact import Real, Sensitivity, checked_whole, rational
+from colonnade.privacy.sensitivity import Real, Sensitivity, checked_whole, rational
 
 
 def responsibilities_square(bits: int, slack: Real) -> int:

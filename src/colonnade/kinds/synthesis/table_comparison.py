@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.tables.cell_parsing import pa, pc
-from colonnade.tables.wording import itemise
+from colonnade.tables.cell_parsing import itemise, pa, pc
 
 Codes = NDArray[np.int64]
 Matrix = NDArray[np.float64]

@@ -15,9 +15,9 @@ from colonnade.kinds.tables.stages import merge_edges
 from colonnade.models.design import columns_of, owner_of
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.bins import Bins
+from colonnade.tables.cell_parsing import itemise, suggest_full_name, suggest_name
 from colonnade.tables.coding import Coding, ColumnCoding, ForbiddenCodes, build_coding, forbidden_codes, joint_names
 from colonnade.tables.constraints import Constraint
-from colonnade.tables.wording import itemise, suggest_full_name, suggest_name
 
 Binning = int | Mapping[str, int | Sequence[float] | Sequence[str]]
 """How many bins a number has, or their edges: one number for all, or by ``party.column``."""

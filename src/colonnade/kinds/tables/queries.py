@@ -19,8 +19,7 @@ from colonnade.errors import StudyError
 from colonnade.kinds.tables.layout import TableLayout
 from colonnade.kinds.tables.stages import CodeMerge, StagedMarginals
 from colonnade.kinds.tables.task import CodedColumn, MarginalQuery, Marginals
-from colonnade.models.planner import PlanDetails, Roster
-from colonnade.models.sample_size import ENOUGH_OF_A_MARGINAL, SampleSizeForecast
+from colonnade.models.planner import ENOUGH_OF_A_MARGINAL, PlanDetails, Roster, SampleSizeForecast
 from colonnade.privacy.noise_laws import NormalLawName
 from colonnade.tables.coding import ColumnCoding
 

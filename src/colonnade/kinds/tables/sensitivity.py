@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Sensitivity, checked_whole
+from colonnade.privacy.sensitivity import Sensitivity, checked_whole
 
 WeightedBlock = tuple[tuple[int, ...], int]
 """The columns of a block, by their places, and its weight."""

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from colonnade.privacy.accounting import special
-from colonnade.privacy.accounting.gaussian import (
+from colonnade.privacy.accounting.loss_distributions import (
     HAIR,
     Array,
     find_last_nonpositive,

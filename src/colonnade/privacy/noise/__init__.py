@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
 from colonnade.lazy import LazyModule
-from colonnade.privacy.sensitivity.exact import checked_whole
+from colonnade.privacy.sensitivity import checked_whole
 from colonnade.randomness import Stream
 
 if TYPE_CHECKING:

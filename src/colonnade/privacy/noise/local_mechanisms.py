@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.privacy.sensitivity.exact import Real, checked_whole, rational, root_up
+from colonnade.privacy.sensitivity import Real, checked_whole, rational, root_up
 from colonnade.randomness import Stream
 
 RoundingMode = Literal["stochastic", "nearest", "toward-zero", "conditional"]

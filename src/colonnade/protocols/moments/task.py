@@ -44,13 +44,13 @@ from colonnade.privacy import (
 from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise, AdditiveRelease, LawName, Norm
 from colonnade.privacy.observers import Inputs, check_epsilon
 from colonnade.privacy.releases import SquaredRelease
-from colonnade.privacy.sensitivity import rounded_norm_squared
-from colonnade.privacy.sensitivity.moments import (
+from colonnade.privacy.sensitivity import (
     CoordinateRadii,
     changed_columns_sensitivity,
     grouped_l1,
     grouped_replace_l1,
     moments_sensitivity,
+    rounded_norm_squared,
 )
 from colonnade.protocols.committee_task import LARGEST_MESSAGE, AdjustedSum, JointSumTask
 from colonnade.protocols.cost import WORD, ShareCounts

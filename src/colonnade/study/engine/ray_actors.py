@@ -33,10 +33,10 @@ from colonnade.study.engine.base import (
     WorkerLine,
     WorkerLoss,
     WorkerStart,
+    count_cores,
     pickle_value,
     run_worker,
 )
-from colonnade.study.engine.processes import count_cores
 from colonnade.study.engine.ray_cluster import (
     START_SECONDS,
     check_answers,

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables import files
-from colonnade.tables.cell_parsing import pa
+from colonnade.tables.cell_parsing import MAX_SHOWN_ROWS, TextFormat, pa
 from colonnade.tables.encoding import EncodingReport, InvalidValues, encode_columns
 from colonnade.tables.keys import (
     KeyColumn,
@@ -57,8 +57,6 @@ from colonnade.tables.schema import Schema
 from colonnade.tables.sources.base import TableSource, simplify_batch
 from colonnade.tables.sources.factory import open_source
 from colonnade.tables.table import TableRequest
-from colonnade.tables.text_format import TextFormat
-from colonnade.tables.wording import MAX_SHOWN_ROWS
 
 
 class WorkUnit(Protocol):

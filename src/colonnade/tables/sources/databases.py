@@ -19,12 +19,10 @@ from urllib.parse import quote
 
 from colonnade.disk.reading import shorten
 from colonnade.errors import DataError
-from colonnade.tables.cell_parsing import pa, pc
+from colonnade.tables.cell_parsing import TextFormat, itemise, pa, pc
 from colonnade.tables.files import DEFAULT_FORMAT
 from colonnade.tables.sources.base import TableSource, quote_identifier, simplify_batch
 from colonnade.tables.sources.object_stores import is_address
-from colonnade.tables.text_format import TextFormat
-from colonnade.tables.wording import itemise
 
 _BATCH_ROWS = 1 << 15
 _TRY = "try the query by itself"

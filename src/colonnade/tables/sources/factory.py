@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade.errors import DataError
 from colonnade.tables import files
-from colonnade.tables.cell_parsing import pa
+from colonnade.tables.cell_parsing import TextFormat, pa
 from colonnade.tables.files import ColumnChooser
 from colonnade.tables.sources.base import ArrowStreamSource, InMemorySource, SpillFile, TableSource
 from colonnade.tables.sources.databases import Query, QuerySource
@@ -23,7 +23,6 @@ from colonnade.tables.sources.file_sets import (
     open_stored_files,
 )
 from colonnade.tables.sources.object_stores import is_address, redact_address
-from colonnade.tables.text_format import TextFormat
 
 
 class TempCopySource(TableSource):

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from colonnade.disk.reading import shorten
 from colonnade.errors import DataError
 from colonnade.tables import files
-from colonnade.tables.cell_parsing import pa, pc
+from colonnade.tables.cell_parsing import TextFormat, pa, pc
 from colonnade.tables.sources.base import InMemorySource, TableSource, simplify_batch, simplify_type
 from colonnade.tables.sources.databases import import_optional
 from colonnade.tables.sources.object_stores import (
@@ -33,7 +33,6 @@ from colonnade.tables.sources.object_stores import (
     open_store,
     redact_address,
 )
-from colonnade.tables.text_format import TextFormat
 
 _PIECE_BYTES = 1 << 24
 _LARGEST_SHARD = 1 << 28

@@ -14,8 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from colonnade.disk.reading import shorten
 from colonnade.errors import DataError
-from colonnade.tables.cell_parsing import pa
-from colonnade.tables.wording import itemise
+from colonnade.tables.cell_parsing import itemise, pa
 
 _VERSIONS = ("etag", "generation", "versionid")
 

@@ -28,7 +28,7 @@ from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender,
 from colonnade.kinds.split.private_training import clip_rows_within, clip_to_integers
 from colonnade.models.pytorch import Adam
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon, gaussian_mu
 from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
 from colonnade.privacy.noise_laws import AdditiveNoise

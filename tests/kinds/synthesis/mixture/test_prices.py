@@ -35,7 +35,7 @@ from colonnade.mpc import Committee, ShareEngine
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
 from colonnade.mpc.fixed_point.masks import residue_system_for
 from colonnade.privacy import Observer, accountant, parse_budgets
-from colonnade.privacy.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon, gaussian_mu
 from colonnade.privacy.events import views
 from colonnade.wire import InMemoryNetwork
 from research.bounds import noise_ratio

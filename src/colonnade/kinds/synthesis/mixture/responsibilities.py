@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from colonnade.errors import PrivacyError
 from colonnade.mpc.fixed_point import functions
 from colonnade.mpc.fixed_point.arithmetic import MAX_READ_BITS, FixedPointEngine, FixedPointShares
-from colonnade.privacy.sensitivity.exact import root_up
+from colonnade.privacy.sensitivity import root_up
 
 Whole = NDArray[np.int64]
 _SIXTEENTH = 4  # q and c have this many fractional bits more than B
