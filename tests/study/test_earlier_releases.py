@@ -105,7 +105,7 @@ def priced(study):
     lines.remove(f"- {TIMES}")
     place = lines.index(f"- {MISFITS}")
     lines[place : place + 1] = textwrap.wrap(f"- {then}", 108, subsequent_indent="  ")
-    if answer.alignment is not None and answer.alignment.hidden:
+    if answer.alignment is not None and answer.alignment.task.hidden:
         assert values["alignment"]["reuse"] is False
         assert not any(AGAIN in line for line in lines)
         values["alignment"]["reuse"] = True

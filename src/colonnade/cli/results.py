@@ -274,7 +274,7 @@ def quality(
     """Compare a synthetic table with the real one."""
     comparison = registry.only("quality")
     made_up = _read_columns(synthetic)
-    if all(pa.types.is_string(field.type) for field in made_up.schema):
+    if all(cell_parsing.is_text(field.type) for field in made_up.schema):
         raise DataError(
             f"{synthetic} does not say of what type its columns are; give the Parquet file of the table [DA038]"
         )

@@ -62,7 +62,7 @@ def test_the_secure_sum_equals_the_plaintext_reference_exactly(seating, rows, cl
     assert np.array_equal(results[to].others, want)
     assert {name for name, result in results.items() if result is not None} == {to}
     exact = sum(part.values for part in parts.values())
-    np.testing.assert_allclose(results[to].scores, exact, atol=len(task.dealers) / 2 / GAMMA + 1e-12)
+    np.testing.assert_allclose(results[to].own + results[to].others / GAMMA, exact, atol=len(task.dealers) / 2 / GAMMA + 1e-12)
 
 
 def test_noise_comes_on_top_of_the_same_integers(monkeypatch):
@@ -95,7 +95,7 @@ def test_the_entitled_partys_part_does_not_touch_what_is_opened():
     moved = parts | {"o0": OwnScoreParts(parts["o0"].ids, parts["o0"].values + 100)}
     second = execute(task, moved)["o0"]
     assert np.array_equal(first.others, second.others)
-    np.testing.assert_allclose(second.scores - first.scores, 100)
+    np.testing.assert_allclose(second.own - first.own, 100)
 
 
 @given(

@@ -71,6 +71,7 @@ class LeastSquaresSolution:
     ridge: float
     clipped: int
     """How many eigenvalues were negative."""
+    stretches: Vector
     spreads: Vector
     """The deviation of each label's fitted values."""
     agreements: Vector
@@ -207,6 +208,7 @@ def solve(given: LeastSquaresProblem, ridge: float | str = "auto", *, stretch: b
         intercepts=given.label_means - given.feature_means @ (weights * stretches),
         ridge=strength,
         clipped=int(np.count_nonzero(values < 0)),
+        stretches=stretches,
         spreads=np.sqrt(squares) * stretches,
         agreements=agreements * stretches,
     )

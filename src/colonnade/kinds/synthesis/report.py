@@ -147,6 +147,8 @@ def _limits(model: Synthesizer) -> str:
     )
 
 
-SECTION: ReportSection[Synthesizer] = ReportSection(
-    title, result, columns=lambda model: len(model.population_.layout.names)
-)
+def _columns(model: Synthesizer) -> int:
+    return len(model.population_.layout.names)
+
+
+SECTION: ReportSection[Synthesizer] = ReportSection(title, result, columns=_columns)
