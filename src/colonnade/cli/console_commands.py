@@ -170,7 +170,8 @@ def open_party_console(
     folder, part = _of_agent(config)
     if not part:
         return None
-    pages, view = _console("party_pages").PARTY_PAGES, _console("party").PartyView(config, store, scores)
+    party = _console("party_pages")
+    pages, view = party.PARTY_PAGES, party.PartyView(config, store, scores)
     served: ConsoleServer = _console("server").serve_console(
         view, folder, part, lambda: view.config.agent_section.people, pages, beside=beside, metrics=metrics
     )

@@ -6,7 +6,7 @@ At the start all owners compare their lists of people, once. A question then nam
 owner decides by itself, before anything leaves it, whom it answers about: it counts each question as paid for. Of
 whomever it refuses it deals zeros, tells the seats so, and these put zero in the place of the sum; so a refusal of one
 owner leaves nothing of the others to be opened. What is dealt, added up and opened of everybody else is what
-:mod:`colonnade.kinds.prediction.scores.programs` deals, adds up and opens.
+:mod:`colonnade.kinds.prediction.programs` deals, adds up and opens.
 
 The others learn whom a question is about, and the coordinator of how many people. People who are not in the common list
 are never asked about.
