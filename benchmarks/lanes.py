@@ -499,7 +499,6 @@ BENCHMARKS = {
         measure_model,
         str,
         help={
-            "bench": "constants by `colonnade bench`, instead of the built-in ones",
             "write_docs": "put the table into docs/explanation/scale.md",
         },
     ),

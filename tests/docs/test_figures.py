@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable
 from types import ModuleType
 
@@ -18,9 +19,14 @@ FIXED_POINT = (EXPLANATION / "fixed-point.md").read_text(encoding="utf-8")
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """A module of the benchmarks."""
+    """A module of the benchmarks, whatever else has its name."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module
+
+    def load(name: str) -> ModuleType:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return importlib.import_module(name)
+
+    return load
 
 
 # --- operations on shares

@@ -233,8 +233,9 @@ class ShareEngine:
                 return Shares(self.system.uniform(tuple(shape), stream), degree)
         due, link = tuple(shape), self.links[dealer]
         if drawn:
-            sides = ItemList(*(Integer(side, side) for side in due))
-            seeded = MessageSchema("share", shape=sides, seed=FixedBytes(KEY_BYTES))
+            seeded = MessageSchema(
+                "share", shape=ItemList(*(Integer(side, side) for side in due)), seed=FixedBytes(KEY_BYTES)
+            )
             stream = Stream(receive_message(link, dealer, seeded)["seed"])
             return Shares(self.system.uniform(due, stream), degree)
         words = receive_message(link, dealer, messages.residues_message("share", due, len(self.system.primes)))["words"]

@@ -78,8 +78,11 @@ class CommonKeys:
             links[peer].send("key-digests", digests=shared[peer], promise=promise)
         promises = {}
         for peer in others:
-            digests = ItemList(*[FixedBytes(KEY_BYTES)] * len(shared[peer]))
-            due = MessageSchema("key-digests", digests=digests, promise=FixedBytes(KEY_BYTES))
+            due = MessageSchema(
+                "key-digests",
+                digests=ItemList(*[FixedBytes(KEY_BYTES)] * len(shared[peer])),
+                promise=FixedBytes(KEY_BYTES),
+            )
             told = receive_message(links[peer], peer, due)
             if list(told["digests"]) != shared[peer]:
                 raise ShareError(

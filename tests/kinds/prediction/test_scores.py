@@ -62,7 +62,8 @@ def test_the_secure_sum_equals_the_plaintext_reference_exactly(seating, rows, cl
     assert np.array_equal(results[to].others, want)
     assert {name for name, result in results.items() if result is not None} == {to}
     exact = sum(part.values for part in parts.values())
-    np.testing.assert_allclose(results[to].own + results[to].others / GAMMA, exact, atol=len(task.dealers) / 2 / GAMMA + 1e-12)
+    found = results[to].own + results[to].others / GAMMA
+    np.testing.assert_allclose(found, exact, atol=len(task.dealers) / 2 / GAMMA + 1e-12)
 
 
 def test_noise_comes_on_top_of_the_same_integers(monkeypatch):

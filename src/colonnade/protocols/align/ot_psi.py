@@ -236,6 +236,10 @@ def _held(
             yield holder
         challenge = Stream.fresh().bytes(CHALLENGES * CHALLENGE_BYTES)
         me.link(asker).send("challenge", keys=challenge)
-        sums = ArrayForm(np.uint64, (CODE_BITS, SUMS)), ArrayForm(np.uint64, (MESSAGE_BITS, SUMS))
-        shown = receive_message(me.link(asker), asker, MessageSchema("sums", hiding=sums[0], listed=sums[1]))
+        due = MessageSchema(
+            "sums",
+            hiding=ArrayForm(np.uint64, (CODE_BITS, SUMS)),
+            listed=ArrayForm(np.uint64, (MESSAGE_BITS, SUMS)),
+        )
+        shown = receive_message(me.link(asker), asker, due)
         holder.check(challenge, shown["hiding"], shown["listed"], asker)

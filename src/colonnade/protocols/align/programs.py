@@ -167,8 +167,9 @@ Slots = NDArray[np.int64]
 
 def receive_slots(me: Owner, rows: int) -> tuple[Slots, int, bytes]:
     """The slots of this owner's rows, the size of the universe, and the name of the alignment."""
-    own, most = ArrayForm(np.int64, (rows,), 0), Integer(rows, LONGEST)
-    due = MessageSchema("slots", slots=own, size=most, token=FixedBytes(TOKEN_BYTES))
+    due = MessageSchema(
+        "slots", slots=ArrayForm(np.int64, (rows,), 0), size=Integer(rows, LONGEST), token=FixedBytes(TOKEN_BYTES)
+    )
     told = receive_message(me.link(COORDINATOR), COORDINATOR, due)
     found, size = told["slots"], told["size"]
     if rows and (found.max() >= size or len(np.unique(found)) != rows):
@@ -262,8 +263,8 @@ def owner(
     """
     length = _length(keys, task, people)
     me.link(COORDINATOR).send("align", rows=length, token=known)
-    held = Boolean(None if known else False)  # an alignment cannot be used again where none is held
-    due = MessageSchema("align-plan", again=held, leader=TextChoice(("", *task.leaders)))
+    # An alignment cannot be used again where none is held.
+    due = MessageSchema("align-plan", again=Boolean(None if known else False), leader=TextChoice(("", *task.leaders)))
     told = receive_message(me.link(COORDINATOR), COORDINATOR, due)
     again, leader = told["again"], told["leader"]
     if again == bool(leader):
