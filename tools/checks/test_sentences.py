@@ -41,8 +41,8 @@ PUBLIC = {
     "protocols/rows.py": {"otherwise", "what"},  # fixed sentences, and which numbers were to be the same
     "protocols/align/fuzzy.py": {"CANDIDATES_AT_MOST", "similarity"},
     "protocols/align/programs.py": {"after", "task.at_least"},  # what was spent: a fixed sentence
-    "protocols/lanes/arbiter.py": {"MOST_ATTEMPTS", "MOST_LOST", "what"},  # fixed numbers and sentences
-    "protocols/lanes/lane.py": {"self._engine.name"},
+    "protocols/lanes/arbiter.py": {"MOST_ATTEMPTS", "MOST_LOST"},
+    "protocols/lanes/lane.py": {"self._engine.name", "what"},  # what somebody did: fixed words
     "protocols/compatibility.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "kinds/glm/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},

@@ -623,6 +623,7 @@ NO_FIGURE = {
     "colonnade.cli.checks:_plan_text": "a heading",
     "colonnade.cli.text_output:trial": _ASKED,
     "colonnade.cli.initialise:prepare_trial": _ASKED,
+    "colonnade.kinds.pca.evaluation:compare": _ASKED,
     "colonnade.kinds.regression.model:Regression.budgets": _REFUSED,
     "colonnade.models.serialization:_forms": "names of learned values",
     "colonnade.kinds.split.model:": "names of parameters",
