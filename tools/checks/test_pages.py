@@ -214,3 +214,20 @@ def test_the_next_version_has_its_entry() -> None:
     )
     assert sections[0] == (following, "unreleased")
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d|never published", when) for _, when in sections[1:])
+
+
+SOURCE = ROOT / "src" / "colonnade"
+_OF_SOURCE = re.compile(r"`(?:src/)?(?:colonnade/)?([a-z_]+/[\w/]*(?:\.py)?)(?=[`:])")
+
+
+def test_files_of_the_source_that_pages_name_exist() -> None:
+    """Such as ``kinds/pca/sensitivity.py``; a folder ends in a stroke, and kinds/NAME/ is any kind's."""
+    lacking = [
+        f"{named(page)}: {path}"
+        for page in pages()
+        if named(page) not in ("CHANGELOG.md", "research/mutation/README.md")  # both tell of earlier files
+        for path in _OF_SOURCE.findall(page.read_text(encoding="utf-8"))
+        if (SOURCE / path.split("/")[0]).is_dir() and path != "kinds/NAME/"
+        if not ((SOURCE / path).is_file() or any((SOURCE / path).glob("*.py")) or (SOURCE / f"{path}.py").is_file())
+    ]
+    assert not lacking

@@ -195,8 +195,8 @@ CHARGED = (
                 "subspace-iteration#3-directions-that-depend-on-what-was-opened|Lemma 2",
             ),
             (
-                "colonnade.kinds.pca.task:products_sensitivity",
-                "colonnade.kinds.pca.task:changed_products_sensitivity",
+                "colonnade.kinds.pca.sensitivity:products_sensitivity",
+                "colonnade.kinds.pca.sensitivity:changed_products_sensitivity",
             ),
             (
                 "tests/kinds/pca/test_directions.py::test_no_row_moves_the_products_of_all_rounds_further",

@@ -15,10 +15,11 @@ from math import isqrt
 from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, PrivacyError
+from colonnade.kinds.pca.sensitivity import changed_products_sensitivity, products_sensitivity
 from colonnade.mpc.verification.input_proofs import InputRanges, bounded_norm
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, NormalLawName
-from colonnade.privacy.sensitivity import changed_columns_sensitivity, checked_whole, rounded_norm_squared
+from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.protocols.committee_task import IterativeTask
 from colonnade.protocols.cost import ShareCounts
 from colonnade.protocols.iteration import plan_range_proofs
@@ -35,40 +36,6 @@ _AHEAD = 2**21  # numbers of noise that an owner deals at a time
 _DEALT = 2**25  # numbers of the joint table that are dealt at a time
 _BLOCK = 2**22  # numbers of these that a seat works on at a time
 _MOST_REFINED = 16  # owners; of more owners each holds too few of the columns for a smaller bound to matter
-
-
-def products_sensitivity(norm_squared: int, reach: int, entries: int, weight: int = 0) -> Sensitivity:
-    """Sensitivity of the sum of ``z z' Q`` over rows with ``|z|^2 <= norm_squared``, all columns of Q together.
-
-    ``reach`` bounds the spectral norm of all directions side by side, however many rounds ask for them. Beside the
-    products, the sum of ``weight |z|^2`` is released; there are ``entries`` numbers in all.
-    """
-    for value in (norm_squared, reach, entries, weight):
-        checked_whole(value, "a squared norm, the reach, a weight or a number of entries")
-    fourth = norm_squared**2
-    added = fourth * (reach**2 + weight**2)
-    # Two rows of full length differ most in direction and not in length, or one is there and the other is nothing.
-    replaced = fourth * max(2 * reach**2, reach**2 + weight**2)
-    return Sensitivity(_l1(added, entries), added, _l1(replaced, entries), replaced)
-
-
-def changed_products_sensitivity(
-    changing: int, fixed: int, reach: int, entries: int, weight: int = 0
-) -> tuple[int, int]:
-    """L1 and squared L2 of the same when only some columns of one row change, with squared norm at most ``changing``.
-
-    ``fixed`` bounds the squared norm of what stays the same, constants included.
-    """
-    for value in (reach, entries, weight):
-        checked_whole(value, "the reach, a weight or a number of entries")
-    _, moments = changed_columns_sensitivity(changing, fixed, 1)
-    square = moments * reach**2 + (weight * changing) ** 2
-    return _l1(square, entries), square
-
-
-def _l1(square: int, entries: int) -> int:
-    """Integers: L1 is at most the squared length, and at most the length times the root of the number of entries."""
-    return min(square, isqrt(entries * square))
 
 
 @dataclass(frozen=True)
