@@ -428,7 +428,7 @@ def test_partitions_that_are_none_are_refused_and_so_are_folders_that_hold_somet
         refused(ValueError, "VA247|VA248", split, spread.of, count, tmp_path)
     assert list(tmp_path.iterdir()) == []
     refused(DataError, "DA262", PartitionedTable.open, tmp_path, SCHEMA)
-    for text in ("[]", '{"format": "colonnade partitions 1"}', "x"):
+    for text in ("[]", '{"format": "colonnade partitions 2"}', "x"):
         (tmp_path / "partitions.json").write_text(text)
         refused(DataError, "DA262|VA245", PartitionedTable.open, tmp_path, SCHEMA)
     inside = tmp_path / "partitions.json" / "inside"  # which cannot be made

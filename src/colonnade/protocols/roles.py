@@ -222,9 +222,8 @@ class Role:
         for seat in self.engine.committee.seats:
             if seat in due and seat not in self.engine.lost:
                 try:
-                    found = receive_message(self._links[seat], seat, MessageSchema("result", digest=FixedBytes(32)))[
-                        "digest"
-                    ]
+                    told = receive_message(self._links[seat], seat, MessageSchema("result", digest=FixedBytes(32)))
+                    found = told["digest"]
                 except PeerLost as error:
                     self.engine.continue_without(seat, error)
                     continue

@@ -76,7 +76,8 @@ class SlottedRows:
         """Blocks of slots: the row of each slot, or zeros, and a vector that is 1 for each slot with a row, else 0."""
         if rows < 1:
             raise ValueError("a block has at least one slot [VA240]")
-        slots, source = self.places.slots, self.rows.blocks(rows)
+        slots = self.places.slots
+        source = (block for block in self.rows.blocks(rows) if len(block))
         held = nothing = np.empty((0, self.width))
         for start in range(0, self.places.size, rows):
             stop = min(start + rows, self.places.size)

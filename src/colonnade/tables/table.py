@@ -129,15 +129,21 @@ def regroup_batches(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa
     The last table comes only after the batches have ended, so that an error which they raise at their end is not
     missed.
     """
-    rest = None
+    held: list[pa.RecordBatch] = []
+    count = 0
     for batch in batches:
-        more = pa.Table.from_batches([batch])
-        rest = more if rest is None else pa.concat_tables([rest, more])
-        while rest.num_rows > rows:
-            yield rest.slice(0, rows)
-            rest = rest.slice(rows)
-    if rest is not None and rest.num_rows:
-        yield rest
+        start = 0
+        while count + batch.num_rows - start > rows:
+            if count < rows:
+                held.append(batch.slice(start, rows - count))
+            start += rows - count
+            yield pa.Table.from_batches(held)
+            held, count = [], 0
+        if start < batch.num_rows:
+            held.append(batch.slice(start))
+            count += batch.num_rows - start
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 _BLOCK_CELLS = 1 << 22

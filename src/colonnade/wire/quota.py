@@ -1,8 +1,7 @@
 """How much of the hub one identity may take, so that nobody's studies suffer from another's.
 
 A member that sends more than it may is slowed down: the hub reads its streams later. Below that, all have their turns
-(:mod:`~colonnade.wire.quota`). Whatever cannot be slowed down, such as one more connection, is refused with a
-sentence.
+(:class:`FairQueue`). Whatever cannot be slowed down, such as one more connection, is refused with a sentence.
 """
 
 from __future__ import annotations
@@ -26,7 +25,13 @@ CREDIT = 1 << 22
 
 
 class FairQueue:
-    """Hands out turns, in one loop."""
+    """Hands out turns, in one loop: whoever has had least is served next.
+
+    Fair queueing by start times. Each piece of work gets the time at which it would begin if its owner had its fair
+    share of the hub, and the earliest goes first. One who was idle begins a little before those who were not. So
+    whoever sends little is served at once, however many others send without end; those share what is left. Between two
+    looks at the network only so much is done, so that no message waits there for long.
+    """
 
     def __init__(self) -> None:
         self._now, self._left, self._count = 0.0, float(AT_ONCE), 0

@@ -200,7 +200,8 @@ class BitShares:
 
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> BitShares:
         """Some of the bits; the bits in these rows, in this order."""
-        return BitShares(self.planes[:, rows], self.degree, self.count)
+        chosen = self.planes[:, rows] if isinstance(rows, slice) else self.planes.take(rows, axis=1)
+        return BitShares(chosen, self.degree, self.count)
 
     @staticmethod
     def stack(parts: Sequence[BitShares]) -> BitShares:

@@ -152,10 +152,8 @@ def _ask(me: Owner, keys: Sequence[bytes], holders: Mapping[str, KeyTags], run: 
     offers = {holder: TransferSender(contexts[holder], Stream.fresh()) for holder in holders}
     for holder, offer in offers.items():
         me.link(holder).send("offer", point=offer.point)
-    listed, due = (
-        QueryList(keys, Stream.fresh()),
-        MessageSchema("choices", points=ArrayForm(np.uint8, (CODE_BITS, 2, POINT_BYTES))),
-    )
+    listed = QueryList(keys, Stream.fresh())
+    due = MessageSchema("choices", points=ArrayForm(np.uint8, (CODE_BITS, 2, POINT_BYTES)))
     askers = {}
     for holder, offer in offers.items():
         choices = receive_message(me.link(holder), holder, due)["points"]

@@ -1,7 +1,7 @@
 """Second moments: how far one person can move them, the public task, the result, and what it tells about each party.
 
-Where an encoder learned from the table, every observer of the moments is charged as if the learned encoder had been
-published before (docs/theory/heads-from-moments.md). What a result tells about one party's columns costs less than what
+An encoder that learned from the table voids every figure, and no task trains one (docs/theory/heads-from-moments.md).
+What a result tells about one party's columns costs less than what
 is promised about a whole person, because fewer columns change (docs/theory/functional-sensitivity.md,
 moments-sensitivity.md). If members are hidden it costs the same (docs/theory/hidden-members.md).
 

@@ -133,7 +133,7 @@ MAX_PARTITIONS = 1 << 16
 """The most partitions."""
 PartitionOf = Callable[[Sequence[bytes]], NDArray[np.int64]]
 
-_FORMAT = "colonnade partitions 1"
+_FORMAT = "colonnade partitions 2"
 _ABOUT, _INDEX = "partitions.json", "index"
 _RUN_BYTES = 1 << 26
 _SHORTEST_RUN = 1 << 24

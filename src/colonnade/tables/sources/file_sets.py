@@ -64,7 +64,7 @@ class FilePart:
                 for column in wanted.names
             ]
             try:
-                cast = [
+                alike = [
                     array if array.type.equals(field.type) else pc.cast(array, field.type)
                     for array, field in zip(arrays, wanted, strict=True)
                 ]
@@ -73,7 +73,7 @@ class FilePart:
                     f"{self.name}: a number does not fit the type that the column has in other files; write all "
                     "files alike [DA237]"
                 ) from None
-            yield pa.RecordBatch.from_arrays(cast, names=wanted.names)
+            yield pa.RecordBatch.from_arrays(alike, names=wanted.names)
 
 
 class FileShard(TableSource):
@@ -292,7 +292,7 @@ class FileSet(TableSource):
 
 def open_local_files(path: Path, name: str, text: TextFormat) -> FileSet:
     """A file of this machine, a folder with all folders inside it, or the files that a pattern means."""
-    here = Path.cwd()  # wherever the program goes from here
+    here = Path() if path.is_absolute() else Path.cwd()  # wherever the program goes from here
     folder = path.is_dir()
     several = folder or (has_pattern(str(path)) and not path.exists())
 
