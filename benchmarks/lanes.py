@@ -248,11 +248,11 @@ def foretold(path: Path, case: LanesStudy) -> dict[str, Any]:
     from colonnade.study import Study
     from colonnade.study.scale import BUILT_IN, WorkerFleet, estimate, work_of_study
 
-    fleet = WorkerFleet(case.workers, bandwidth=1e12, cores=os.cpu_count(), links=case.links)
+    fleet = WorkerFleet(case.workers, bandwidth=1e12, links=case.links)
     guess = estimate(work_of_study(Study.load(path), case.rows, case.partitions), fleet, BUILT_IN)
     return {
         "cpu": 3600 * guess.core_hours,
-        "wall": guess.seconds,
+        "wall": max(guess.seconds, 3600 * guess.core_hours / (os.cpu_count() or 1)),  # all on one machine
         "sent": guess.bytes_total,
         "worker": max(party.worker_memory for party in guess.parties),
         "head": max(party.head_memory for party in guess.parties),

@@ -482,8 +482,8 @@ def _learn_head(
     def program(me: Any) -> Any:
         meters.append(me.meter)
         if table is None:
-            return committee_head.coordinator(me, task)
-        return committee_head.owner(me, joint.rows(stage.name, table, encoder(stage.name, width), labels), task)
+            return task.programs.coordinator(me, task)
+        return task.programs.owner(me, joint.rows(stage.name, table, encoder(stage.name, width), labels), task)
 
     found = run_role(place, task, program, wait=PATIENCE)
     head = joint.finish(found.result)

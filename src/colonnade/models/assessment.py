@@ -139,7 +139,7 @@ def _check(truth: NDArray[Any], chance: Vector) -> None:
             chance.ndim != 1 or truth.shape != chance.shape,
             f"labels of shape {truth.shape} and probabilities of shape {chance.shape} are no pairs [DA051]",
         ),
-        (not len(chance), "there are no people to assess the probabilities by [DA052]"),
+        (not chance.size, "there are no people to assess the probabilities by [DA052]"),
         (
             truth.dtype.kind not in "biuf" or not np.isin(truth, (0, 1)).all(),
             "the truth is True or False for each person; compare the labels with the class that is meant [DA053]",

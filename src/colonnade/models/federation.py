@@ -242,6 +242,12 @@ class Federation:
         aligned = "not aligned" if self.alignment is None else "aligned, hidden" if self.roster.hidden else "aligned"
         return notebook.federation_html(self.roster.schemas, self.roster.trust, aligned)
 
+    def __enter__(self) -> Federation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing has to be closed."""
+
     def run(
         self,
         task: RunnableTask,

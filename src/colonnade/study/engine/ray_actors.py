@@ -20,7 +20,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -341,16 +341,16 @@ class RayEngine(Engine[_Actor]):
             self._lose(worker, actor, last)
 
     def _end(self, actors: Sequence[_Actor]) -> None:
-        with cut_after(_END_SECONDS):
+        with cut_after(_END_SECONDS) if self._stopped else nullcontext():
             for actor in actors:
                 actor.kill()
             if self._stopped:
                 for actor in actors:
                     if actor.reader is not None:
                         actor.reader.join(_READER_SECONDS)
-                if self._connection is not None:
-                    self._connection.close()
-                    self._connection = None
+                connection, self._connection = self._connection, None
+                if connection is not None:
+                    connection.close()
 
 
 def _own_address() -> str | None:
