@@ -452,6 +452,15 @@ def test_error_bars_are_saved_and_may_be_absent(logistic, tmp_path):
         Estimator.load(path)
 
 
+def test_weights_of_other_columns_are_refused(logistic, tmp_path):
+    path = logistic.save(tmp_path / "model.json")
+    content = json.loads(path.read_text())
+    content["learned"]["feature_names_in"].reverse()
+    path.write_text(json.dumps(content))
+    with raises(StudyError, "ST091"):
+        Estimator.load(path)
+
+
 def test_the_report_draws_error_bars_and_greys_what_is_not_clear(logistic):
     page, total = str(regression.coefficients(logistic, ("left", "right"))), len(logistic.feature_names_in_)
     doubtful = sum(not logistic.estimate(0, place).clear for place in range(total))
