@@ -28,7 +28,7 @@ test: WORKERS := 3
 CHOOSE = $(if $(ONLY),chosen=$$($(BIN)/python tools/only.py $(ONLY)) &&)
 
 # What two versions could break: everything but models, pages, audits and research.
-CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/files tests/cli tests/study \
+CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/disk tests/cli tests/study \
 	tests/models/test_federation.py tests/kinds/pca/test_pca.py tests/models/test_sklearn_protocol.py \
 	tools/checks/test_floors.py tests/docs/test_light_imports.py
 LOWEST_PYTHON ?= python3.11

@@ -30,8 +30,7 @@ from colonnade.models.federation import Roster
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.slots import RowSlots
 from colonnade.wire import codec
-from tests.kinds.split.adaptive import stand_ins as adaptive_made
-from tests.kinds.split.embeddings import learners as embeddings
+from tests.kinds.split import adaptive_stand_ins as adaptive_made, embedding_learners as embeddings
 from tests.kinds.synthesis.mixture import learners as mixture
 from tests.support import protocols as kit
 

@@ -36,8 +36,7 @@ from colonnade.protocols.task import RunnableTask
 from colonnade.tables.keys import Key
 from colonnade.tables.slots import RowSlots
 from colonnade.wire import codec
-from tests.kinds.split.adaptive import stand_ins as adaptive_stand_ins
-from tests.kinds.split.embeddings import learners as embeddings
+from tests.kinds.split import adaptive_stand_ins, embedding_learners as embeddings
 from tests.kinds.synthesis.mixture import learners as mixture_learners
 from tests.protocols.lanes.crews import IdleCrew
 from tests.support import protocols as kit

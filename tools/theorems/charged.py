@@ -149,7 +149,7 @@ _TOLD = Links(
     ("embedding-releases#2-the-theorem|Theorem", "embedding-releases#3-three-schedules"),
     ("colonnade.kinds.split.embedding_task:squared_movement",),
     (
-        "tests/kinds/split/embeddings/test_embeddings_task.py::test_an_embedding_moves_by_twice_its_clip_in_whole_numbers",
+        "tests/kinds/split/test_embedding_task.py::test_an_embedding_moves_by_twice_its_clip_in_whole_numbers",
         "tests/kinds/split/test_audit.py::test_no_embedding_moves_further_than_is_charged",
     ),
 )
@@ -454,8 +454,7 @@ CHARGED = (
             ),
             (
                 "tests/privacy/test_noise_law.py::test_the_law_of_the_answers",
-                "tests/kinds/split/embeddings/test_embeddings_task.py::"
-                "test_told_labels_cost_what_randomised_response_costs",
+                "tests/kinds/split/test_embedding_task.py::test_told_labels_cost_what_randomised_response_costs",
             ),
         ),
     ),
@@ -475,7 +474,7 @@ CHARGED = (
                 "tests/kinds/split/test_private_training.py::test_no_product_is_ever_longer_than_the_radius",
                 "tests/kinds/split/test_private_training.py::test_no_row_is_ever_longer_than_the_radius",
                 "tests/kinds/split/test_audit.py::test_no_gradient_moves_a_sum_further_than_is_charged",
-                "tests/kinds/split/embeddings/test_embeddings_task.py::"
+                "tests/kinds/split/test_embedding_task.py::"
                 "test_every_update_is_charged_as_often_as_a_person_takes_part_and_never_sent",
             ),
         ),
@@ -491,7 +490,7 @@ CHARGED = (
             ("embedding-releases#4-who-sees-what",),
             (f"{_EMBEDDINGS}.labels_event",),
             (
-                "tests/kinds/split/embeddings/test_embeddings_task.py::"
+                "tests/kinds/split/test_embedding_task.py::"
                 "test_labels_without_protection_are_said_to_have_none_and_do_not_change_the_noise",
             ),
             "nothing promised",
@@ -506,8 +505,8 @@ CHARGED = (
             ("embeddings-as-published#what-it-costs",),
             (f"{_ADAPTIVE}.reason",),
             (
-                "tests/kinds/split/adaptive/test_adaptive.py::test_one_row_moves_the_later_embeddings_of_all_others",
-                "tests/kinds/split/adaptive/test_adaptive.py::test_nothing_is_promised_to_those_who_see_messages",
+                "tests/kinds/split/test_adaptive_task.py::test_one_row_moves_the_later_embeddings_of_all_others",
+                "tests/kinds/split/test_adaptive_task.py::test_nothing_is_promised_to_those_who_see_messages",
             ),
             "nothing promised",
         ),
@@ -521,9 +520,8 @@ CHARGED = (
             ("embeddings-as-published#what-it-costs",),
             (f"{_ADAPTIVE}.reason",),
             (
-                "tests/kinds/split/adaptive/test_adaptive.py::"
-                "test_whoever_gets_slopes_back_knows_who_is_of_the_same_class",
-                "tests/kinds/split/adaptive/test_adaptive.py::test_the_reason_names_everything_that_slopes_are_made_of",
+                "tests/kinds/split/test_adaptive_task.py::test_whoever_gets_slopes_back_knows_who_is_of_the_same_class",
+                "tests/kinds/split/test_adaptive_task.py::test_the_reason_names_everything_that_slopes_are_made_of",
             ),
             "nothing promised",
         ),
@@ -538,7 +536,7 @@ CHARGED = (
             ("embedding-releases#4-who-sees-what",),
             (f"{_EMBEDDINGS}.embedding_event",),
             (
-                "tests/kinds/split/embeddings/test_embeddings_task.py::"
+                "tests/kinds/split/test_embedding_task.py::"
                 "test_new_people_are_told_once_exactly_or_under_the_same_noise",
             ),
             "nothing promised",

@@ -405,9 +405,9 @@ FIGURES = (
                 "colonnade.kinds.split.adaptive_task:embeddings_mu_squared",
             ),
             (
-                "tests/kinds/split/adaptive/test_adaptive.py::"
+                "tests/kinds/split/test_adaptive_task.py::"
                 "test_the_honest_sum_over_epochs_stands_beside_the_published_figure",
-                "tests/kinds/split/embeddings/test_embeddings_task.py::test_the_true_epsilon_of_repeated_releases_matches_the_vectors",
+                "tests/kinds/split/test_embedding_task.py::test_the_true_epsilon_of_repeated_releases_matches_the_vectors",
             ),
             "nothing promised",
         ),

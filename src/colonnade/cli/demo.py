@@ -291,11 +291,8 @@ def run_federation(federation: Path) -> Iterator[dict[str, str]]:
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
     """End a process by force, and with it its fork server, which may still be importing and would go on with that."""
-    if sys.platform == "win32":
-        child.kill()
-    else:
-        with suppress(ProcessLookupError):  # it ended just now
-            os.killpg(child.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it ended just now
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def show_in_browser(study: Path) -> None:

@@ -6,6 +6,7 @@ SQLite files have a write-ahead log, because several processes open them at the 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -18,11 +19,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: nothing is locked, and nothing is swept
-    fcntl = None  # type: ignore[assignment]
 
 _NEW = ".new"
 _OLD = 3600.0  # seconds; no ledger takes so long to make
@@ -156,11 +152,6 @@ def remove_leftovers(place: Path) -> None:
 @contextmanager
 def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
     """Keep out others that lock the same folder; without ``wait``, an OSError if it is locked, or cannot be."""
-    if fcntl is None:
-        if not wait:
-            raise OSError("folders cannot be locked here")
-        yield
-        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -393,7 +392,7 @@ def _search_device(setting: str, process: int) -> Accelerator | None:
 @cache
 def _has_driver() -> bool:
     try:
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        ctypes.CDLL("libcuda.so.1")
     except OSError:
         return False
     return True

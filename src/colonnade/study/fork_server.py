@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -287,8 +288,6 @@ def _can_fork() -> bool:
 
 
 def _has_room(limits: Mapping[int, int]) -> bool:
-    import resource  # not there on Windows, where nothing is forked
-
     return limits.get(resource.RLIMIT_AS, _ROOM) >= _ROOM
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -76,7 +75,7 @@ def load_kept_file(model: Estimator, party: str, kept: Path | None, config: Path
             f'kept = "PATH", the {model.kept_file} that {party} wrote when the model was fitted [ST553]'
         )
     model.bring(kept, party)
-    if os.name == "posix" and kept.stat().st_mode & 0o077:
+    if kept.stat().st_mode & 0o077:
         raise StudyError(
             f"{kept} can be read by others, and holds private {model.brings}: run `chmod 600 {kept}` [ST554]"
         )

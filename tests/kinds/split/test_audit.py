@@ -42,7 +42,7 @@ from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
 from colonnade.testing import seeded
 from research.twins.registry import twins
-from tests.kinds.split.embeddings.learners import Listed
+from tests.kinds.split.embedding_learners import Listed
 from tests.kinds.split.people import roster
 from tests.support.errors import refused
 from tests.support.federations import numbers

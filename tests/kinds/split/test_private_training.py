@@ -16,7 +16,7 @@ from colonnade.kinds.split.private_training import (
     sum_clipped_products,
 )
 from colonnade.privacy import Trust
-from tests.kinds.split.embeddings.learners import Listed
+from tests.kinds.split.embedding_learners import Listed
 from tests.support.errors import refused
 
 RADIUS = 1 << 30

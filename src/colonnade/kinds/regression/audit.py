@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.registry import Game, Person, describe_neighbours, observers, register, rows_at_bounds
+from colonnade.audit.round_sampler import RoundSampler
 from colonnade.kinds.regression import programs as gradient_integers
 from colonnade.kinds.regression.model import LinearRegression
 from colonnade.kinds.regression.programs import reference as gradient_reference
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.models import Roster
 from colonnade.privacy import Observer, Trust, parse_budgets
-from colonnade.protocols.iteration import COIN, iterate_batches
 from colonnade.protocols.moments import programs
 from colonnade.protocols.moments.programs import reference
 from colonnade.protocols.moments.task import Moments
@@ -119,38 +119,10 @@ class LabelledPerson:
 
 
 @dataclass(frozen=True)
-class GradientSampler:
-    """The likelihood ratio of two tables, from the opened gradients of all rounds.
+class GradientSampler(RoundSampler[GradientTask]):
+    """The likelihood ratio of two tables, from the opened gradients of all rounds."""
 
-    ``people`` are the person in the two tables; ``None`` is a table without a row. ``noisy`` are the owners whose noise
-    the observer cannot subtract. The ratio is that for Gaussian noise, as an audit may use any statistic.
-    """
-
-    task: GradientTask
-    people: tuple[LabelledPerson | None, LabelledPerson]
-    noisy: tuple[str, ...]
-    coins_known: bool
-
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """Log-likelihood ratios of ``count`` runs, each with coins of its own."""
-        sent = self._gradient(self.people[neighbour], count, stream)
-        guesses = [self._mean(person) for person in self.people]
-        total = np.zeros(count)
-        # If batches take turns, the person is in the first batch of every run.
-        drawn = stream.bytes(32) if self.task.sampling == "poisson" else bytes(4 * count)
-        for joined in iterate_batches(self.task, count, drawn):
-            if self.coins_known and not len(joined):
-                continue
-            seen = self._noise(count, stream)
-            seen[joined] += sent[joined]
-            first, second = (self._ratio(guess, seen) for guess in guesses)
-            if self.coins_known:
-                total[joined] += (second - first)[joined]
-            else:
-                total += self._mixed(second) - self._mixed(first)
-        return total
-
-    def _gradient(self, person: LabelledPerson | None, count: int, stream: Stream) -> NDArray[np.float64]:
+    def draw_sums(self, person: LabelledPerson | None, count: int, stream: Stream) -> NDArray[np.float64]:
         """The person's integer gradient; each owner rounds its row again in every run."""
         if person is None:
             return np.zeros((count, self.task.entries))
@@ -161,12 +133,17 @@ class GradientSampler:
         whole = np.hstack([*parts, np.full((count, 1), float(task.constant))])
         return (whole[:, :, None] * self._scores(person)).reshape(count, -1)
 
-    def _mean(self, person: LabelledPerson | None) -> NDArray[np.float64]:
+    def mean_sums(self, person: LabelledPerson | None) -> NDArray[np.float64]:
+        """The person's gradient without rounding."""
         if person is None:
             return np.zeros(self.task.entries)
         values = np.array(rows_at_bounds(self.task, person.turned))
         row = np.append(values * self.task.gamma * self.task.scale, float(self.task.constant))
         return (row[:, None] * self._scores(person)).reshape(-1)
+
+    def draw_noise(self, count: int, stream: Stream) -> NDArray[np.int64]:
+        """One owner's noise of one round."""
+        return gradient_integers.noise_shares(self.task, count, stream)
 
     def _scores(self, person: LabelledPerson) -> NDArray[np.float64]:
         """The person's score in each class, by the protocol's reference at weights of zero."""
@@ -175,20 +152,6 @@ class GradientSampler:
         none = np.zeros((classes, 1), dtype=np.int64)
         scores = gradient_reference(np.ones((1, 1), dtype=np.int64), label, none, self.task)
         return np.asarray(scores, dtype=np.float64)
-
-    def _noise(self, count: int, stream: Stream) -> NDArray[np.float64]:
-        total = np.zeros((count, self.task.entries))
-        for _ in self.noisy:
-            total += gradient_integers.noise_shares(self.task, count, stream)
-        return total
-
-    def _ratio(self, guess: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        whole = self.task.additive.unit * self.task.noise
-        variance = whole * len(self.noisy) / len(self.task.owners)
-        return np.asarray((seen @ guess - guess @ guess / 2) / variance)
-
-    def _mixed(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(np.log1p(self.task.threshold / COIN * np.expm1(ratio)))
 
 
 def _gradients_example() -> GradientTask:

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from colonnade.errors import PrivacyError, StudyError
-from colonnade.kinds.split.embedding_task import EmbeddingSender, ToldTask
+from colonnade.kinds.split.embedding_task import EmbeddingSender, LabelPartyTask
 from colonnade.kinds.split.encoder_base import Vector
 from colonnade.privacy import Budget, Event, NonPrivate, Trust
 from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
@@ -72,7 +72,7 @@ _SECONDS_PER_NUMBER = 2e-7  # of an embedding: made by an encoder, told, and lea
 
 
 @dataclass(frozen=True)
-class AdaptiveTask(ToldTask):
+class AdaptiveTask(LabelPartyTask):
     """The public task. All owners and the coordinator hold an equal one.
 
     The variance of the noise on each number is ``noise / 2^20`` times ``(2 clip)^2``; without noise nothing is clipped.
@@ -235,7 +235,7 @@ class AdaptiveTask(ToldTask):
         """The numbers of all embeddings."""
         return tuple(f"{sender.owner}.h{k}" for sender in self.senders for k in range(sender.width))
 
-    rows_stated = ToldTask.rows_limit
+    rows_stated = LabelPartyTask.rows_limit
 
     @property
     def bound(self) -> int:

@@ -40,8 +40,8 @@ class EmbeddingSender:
     parameters: int = 0
 
 
-class ToldTask(MessageTask):
-    """A task in which every owner but ``active`` tells embeddings; the ``senders`` stand in the order of the owners."""
+class LabelPartyTask(MessageTask):
+    """A task in which every owner but ``active`` sends embeddings; the ``senders`` stand in the order of the owners."""
 
     senders: tuple[EmbeddingSender, ...]
     rows: int
@@ -81,7 +81,7 @@ EMBEDDINGS_IN_CLEAR = "embeddings of new people are told as they are, without no
 
 
 @dataclass(frozen=True)
-class EmbeddingTask(ToldTask):
+class EmbeddingTask(LabelPartyTask):
     """The public task of telling embeddings. All owners and the coordinator hold an equal one.
 
     Every owner but ``active`` is one of ``senders``, in the order of the owners. Each person's embedding is told

@@ -53,14 +53,18 @@ if TYPE_CHECKING:
     from colonnade.kinds.split.model import SplitModel
 
 
-_EPOCHS, _RATE = 40, 0.02
+_EPOCHS = 40
+_RATE = 0.02
 _FROZEN_WIDTH = 32
-_PUBLISHED_EPOCHS, _BATCH, _PUBLISHED_WIDTH, _PUBLISHED_RATE = 20, 256, 16, 1e-3
+_PUBLISHED_EPOCHS = 20
+_PUBLISHED_WIDTH = 16
+_PUBLISHED_RATE = 1e-3
+_BATCH = 256
 _FACTOR = "factor"
 
 
-class ToldStrategy(HeadStrategy):
-    """Embeddings are told to the party with the label, which keeps a head of its own."""
+class LabelPartyStrategy(HeadStrategy):
+    """Embeddings are sent to the party with the label, which keeps a head of its own."""
 
     programs: ClassVar[ModuleType]
     own_width: ClassVar[int]
@@ -119,7 +123,7 @@ def told_facts(task: EmbeddingTask | AdaptiveTask) -> dict[str, Any]:
     }
 
 
-class EmbeddingsStrategy(ToldStrategy):
+class EmbeddingsStrategy(LabelPartyStrategy):
     """Embeddings with noise are told once, and their known noise is subtracted."""
 
     name = "embeddings"
@@ -288,7 +292,7 @@ class EmbeddingsStrategy(ToldStrategy):
         return [f"{model.design_.owner} alone has the head; scores of new people are asked by kind split-scores"]
 
 
-class PublishedStrategy(ToldStrategy):
+class PublishedStrategy(LabelPartyStrategy):
     """Algorithm 1 as it was published, about which nothing is proven.
 
     Encoders and head learn together, batch by batch, from embeddings that are told; encoders learn without noise.

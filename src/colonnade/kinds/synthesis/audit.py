@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.registry import Game, observers, register
+from colonnade.audit.round_sampler import RoundSampler
 from colonnade.kinds.synthesis.mixture import round_sums
 from colonnade.kinds.synthesis.mixture.programs import reference_sums
 from colonnade.kinds.synthesis.mixture.round_sums import Whole, bound_vectors, integer_densities
 from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
 from colonnade.privacy import Observer, Trust, parse_budgets
-from colonnade.protocols.iteration import COIN, iterate_batches
 from colonnade.randomness import Stream
 
 Turned = tuple[str, ...]
@@ -29,55 +28,15 @@ _CERTAIN = 1e3  # by this much the logarithm of the first component's density is
 
 
 @dataclass(frozen=True)
-class MixtureSumSampler:
-    """The likelihood ratio of two tables, from the opened sums of all rounds.
+class MixtureSumSampler(RoundSampler[MixtureTask]):
+    """The likelihood ratio of two tables, from the opened sums of all rounds."""
 
-    ``people`` are the person in the two tables; ``None`` is a table without a row. ``noisy`` are the owners whose noise
-    the observer cannot subtract. The ratio is that for Gaussian noise, as an audit may use any statistic.
-    """
+    def draw_sums(self, person: Turned | None, count: int, stream: Stream) -> NDArray[np.float64]:
+        """What the person adds to the integers of a round, by the protocol's reference: always the same."""
+        return np.broadcast_to(self.mean_sums(person), (count, self.task.entries))
 
-    task: MixtureTask
-    people: tuple[Turned | None, Turned]
-    noisy: tuple[str, ...]
-    coins_known: bool
-
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        """Log-likelihood ratios of ``count`` runs, each with coins of its own."""
-        first, second = self.contributions
-        total = np.zeros(count)
-        for joined in self.joined(count, stream):
-            if self.coins_known and not len(joined):
-                continue
-            seen = self.noise(count, stream)
-            seen[joined] += self.contributions[neighbour]
-            ratio = self._ratio(second, seen), self._ratio(first, seen)
-            if self.coins_known:
-                total[joined] += (ratio[0] - ratio[1])[joined]
-            else:
-                total += self._mixed(ratio[0]) - self._mixed(ratio[1])
-        return total
-
-    @cached_property
-    def contributions(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What the person of each table adds to the integers of a round, by the protocol's reference."""
-        first, second = (self._sums(person) for person in self.people)
-        return first, second
-
-    def joined(self, count: int, stream: Stream) -> Iterator[NDArray[np.int64]]:
-        """For each round the runs in which the person is in the batch."""
-        task = self.task
-        # If batches take turns, the person is in the first batch of every run.
-        drawn = bytes(4 * count) if task.sampling == "disjoint" else stream.bytes(32)
-        return iterate_batches(task, count, drawn)
-
-    def noise(self, count: int, stream: Stream) -> NDArray[np.float64]:
-        """The noise of one round that the observer does not know, in each of ``count`` runs."""
-        total = np.zeros((count, self.task.entries))
-        for _ in self.noisy:
-            total += round_sums.noise_shares(self.task, count, stream)
-        return total
-
-    def _sums(self, person: Turned | None) -> NDArray[np.float64]:
+    def mean_sums(self, person: Turned | None) -> NDArray[np.float64]:
+        """What the person adds to the integers of a round."""
         task = self.task
         if person is None:
             return np.zeros(task.entries)
@@ -89,6 +48,10 @@ class MixtureSumSampler:
         }
         return reference_sums(dealt, task).astype(np.float64)
 
+    def draw_noise(self, count: int, stream: Stream) -> NDArray[np.int64]:
+        """One owner's noise of one round."""
+        return round_sums.noise_shares(self.task, count, stream)
+
     def _vectors(self, part: MixturePart, turned: bool) -> Whole:
         """The person's integer vectors: the clip in the first of the numbers."""
         rows = (1,) if self.task.vectors == "statistics" else (1, self.task.components)
@@ -96,14 +59,6 @@ class MixtureSumSampler:
         if part.width:
             vectors[..., 0] = -part.clip if turned else part.clip
         return bound_vectors(vectors, self.task, part.owner)
-
-    def _ratio(self, guess: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        whole = self.task.additive.unit * self.task.noise
-        variance = whole * len(self.noisy) / len(self.task.owners)
-        return np.asarray((seen @ guess - guess @ guess / 2) / variance)
-
-    def _mixed(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(np.log1p(self.task.threshold / COIN * np.expm1(ratio)))
 
 
 @dataclass(frozen=True)
@@ -113,7 +68,7 @@ class CountFractionSampler(MixtureSumSampler):
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
         """The fractions of the first component's count in the first round, in ``count`` runs."""
         seen = self.noise(count, stream)[:, 0]
-        seen[next(self.joined(count, stream))] += self.contributions[neighbour][0]
+        seen[next(self.joined(count, stream))] += self.mean_sums(self.people[neighbour])[0]
         return np.asarray(np.mod(seen, self.task.gamma) / self.task.gamma)
 
 

@@ -210,8 +210,9 @@ class FixedPointEngine:
 
         Many numbers take 2 rounds and fewer bytes (:mod:`colonnade.mpc.fixed_point.truncation`).
         """
-        shares, fractions = number.shares, (number.fraction, number.bound, fraction)
-        raw = PendingTruncation((shares.values,), number.shape, shares.degree, *fractions, self._unclaimed)
+        shares = number.shares
+        sizes = (number.fraction, number.bound, fraction)
+        raw = PendingTruncation((shares.values,), number.shape, shares.degree, *sizes, self._unclaimed)
         return self._truncate_some([raw])[0]
 
     def _unclaimed(self, product: Shares) -> None:

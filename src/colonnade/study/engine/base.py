@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import resource
 import signal
 import socket
 import subprocess
@@ -338,8 +339,6 @@ def own_memory() -> int:
             resident, shared = (int(word) for word in file.read().split()[1:3])
         return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
     except OSError:  # no Linux: the most that it ever had
-        import resource
-
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -435,8 +434,6 @@ class ProcessEngine(Engine[_WorkerProcess]):
         return None if child is None else child.process.pid
 
     def _open(self, workers: int | None) -> int:
-        if not hasattr(socket, "AF_UNIX") or sys.platform == "win32":
-            raise EngineError("workers in processes need Linux or macOS [EN007]")
         return count_cores() if workers is None else workers
 
     def _make(self, birth: WorkerStart) -> _WorkerProcess:

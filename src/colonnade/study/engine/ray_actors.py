@@ -15,7 +15,6 @@ import secrets
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import warnings
@@ -218,7 +217,7 @@ def _running_cluster() -> str | None:
         return said
     note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"  # noqa: S108 - by `ray start`
     try:
-        if sys.platform == "win32" or note.stat().st_uid != os.getuid():
+        if note.stat().st_uid != os.getuid():
             return None  # of somebody else, who would get our rows
         found = note.read_text(encoding="utf-8").strip()
         host, port = split_address(found)

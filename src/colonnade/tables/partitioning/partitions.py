@@ -110,7 +110,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _refuse_world_writable(folder: Path) -> None:
-    mode = folder.stat().st_mode if os.name == "posix" else 0
+    mode = folder.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise DataError(
             f"every user of this machine can rename what lies in {folder}, so partitions of a table could be exchanged "

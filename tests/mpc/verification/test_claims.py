@@ -22,7 +22,7 @@ from colonnade.randomness import Stream
 from tests.support.errors import refused
 
 from ..conftest import Changing, dealt, first_of, listing, make, tampering
-from ..fixed.kit import random_bits
+from ..fixed_point.kit import random_bits
 
 SIZES = [(3, 1), (4, 1), (5, 2), (7, 3), (5, 1)]
 WINDOW = 50

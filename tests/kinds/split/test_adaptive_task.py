@@ -35,8 +35,8 @@ from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from tests.kinds.split.adaptive.stand_ins import adaptive_task, head_of, people
-from tests.kinds.split.embeddings.learners import Product
+from tests.kinds.split.adaptive_stand_ins import adaptive_task, head_of, people
+from tests.kinds.split.embedding_learners import Product
 from tests.support import protocols as kit
 from tests.support.errors import refused
 from tests.support.protocols import Array

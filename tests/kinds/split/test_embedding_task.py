@@ -38,7 +38,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from research.bounds import noise_deviation, split_noise, two_stage_mu_squared
 from research.formulas import classic_gaussian_sigma
-from tests.kinds.split.embeddings.learners import Product, embeddings_task, encoders, labels_of
+from tests.kinds.split.embedding_learners import Product, embeddings_task, encoders, labels_of
 from tests.support import protocols as kit
 from tests.support.errors import refused
 from tests.support.protocols import Array
