@@ -25,7 +25,13 @@ from colonnade.errors import BudgetError, ConnectError, FederationError, Storage
 from colonnade.federation import agent as agents, agent_store, checks, store_file
 from colonnade.federation.agent import Agent
 from colonnade.federation.agent_store import AgentStore
-from colonnade.federation.attempts import AttemptRunner, FetchedResult, find_outcome, release_reservation
+from colonnade.federation.attempts import (
+    AttemptRunner,
+    FetchedResult,
+    find_outcome,
+    release_reservation,
+    result_digest,
+)
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.monitoring import AgentMetrics
 from colonnade.federation.processes import ProcessLimits
@@ -34,6 +40,7 @@ from colonnade.privacy import Ledger
 from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.study import PartyConfig, Study
 from colonnade.study.fork_server import ForkServer
+from colonnade.study.record import write_facts
 from tests.support.errors import raises
 from tests.support.standing import ALIGNED, HUB, Standing, make
 from tests.support.waiting import until
@@ -177,6 +184,13 @@ def test_attempts_are_counted_and_end_with_a_result(desk: Desk) -> None:
     filing.mark_sent("outcome", study, 1)
     assert [number for _, number, _ in filing.unsent_outcomes()] == [2]
     assert filing.list_unfinished() == []
+
+
+def test_nothing_but_a_hash_is_taken_for_that_of_a_result(tmp_path: Path) -> None:
+    assert result_digest(tmp_path) is None
+    for noted, taken in (("ab" * 32, "ab" * 32), ("ab", None), ("AB" * 32, None), (7, None), (None, None)):
+        write_facts(tmp_path / "run.json", {"result": noted})
+        assert result_digest(tmp_path) == taken
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "expired", "cancelled", "declined"])

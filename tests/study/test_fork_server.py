@@ -144,7 +144,12 @@ def test_a_server_that_died_is_started_again_and_one_of_old_files_forks_nobody(m
     assert not isinstance(newer, ForkedProcess), "nothing old and nothing mixed is run"
     newer.kill()
     assert newer.wait(PATIENCE) == -signal.SIGKILL
+    stuck = server.pid
+    os.kill(stuck, signal.SIGSTOP)
     server.close()
+    assert server.pid is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(stuck, 0)
 
 
 def test_it_ends_with_whoever_started_it():

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 
 from colonnade.disk import reading, writing
 from colonnade.errors import FederationError, StorageError, StudyError
@@ -45,7 +45,7 @@ def format_moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-Moment = Annotated[datetime, PlainSerializer(format_moment)]
+Moment = Annotated[AwareDatetime, PlainSerializer(format_moment)]
 StudyId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Draw = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

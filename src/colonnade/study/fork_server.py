@@ -95,6 +95,8 @@ class ForkServer:
     def close(self) -> None:
         """End the server; the processes that it has forked go on."""
         with suppress(OSError):
+            if self.pid is not None:
+                os.kill(self.pid, signal.SIGKILL)  # one that is stuck would be waited for
             self._server._stop()
 
     @property
