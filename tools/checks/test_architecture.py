@@ -40,6 +40,9 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 LONGEST, SHORT = 800, 180
+STATEMENTS, FILES = 61_000, 450
+DOCSTRING_LINES = 0.91
+"""Of a function, on average: fewer of them are no way to be smaller."""
 MASKED = {
     ("mpc/engine.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
     ("mpc/engine.py", "def open_to_readers(self, shares: Shares, readers: Sequence[str]) -> Residues | None:"),
@@ -235,6 +238,15 @@ def test_modules_are_neither_long_nor_scattered() -> None:
     assert not long
     lengths = [len(path.read_text("utf-8").splitlines()) for path in MODULES if path.stem != "__init__"]
     assert median(lengths) >= SHORT, "small modules of one concept are one module"
+
+
+def test_the_source_is_no_larger_than_its_ceiling() -> None:
+    nodes = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    assert sum(isinstance(node, ast.stmt) for node in nodes) <= STATEMENTS, "merge concepts before adding others"
+    assert len(MODULES) <= FILES
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    described = sum(len((ast.get_docstring(node) or "").splitlines()) for node in functions)
+    assert described / len(functions) >= DOCSTRING_LINES
 
 
 def test_the_names_of_public_classes_are_unique() -> None:

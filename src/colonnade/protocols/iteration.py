@@ -224,10 +224,11 @@ class RoundProofs:
             raise CapacityError(
                 "there are more rows than the proofs of their bounds were planned for: state their number [CA028]"
             )
-        hand = self._me.engine
-        own = self._own if hand.name in self._proven else None
+        engine = self._me.engine
+        own = self._own if engine.name in self._proven else None
         with self._me.meter.phase("prove"):
-            InputProofs(hand, self._proven).window(self._sizes, own=own, dealt=self._dealt if hand.has_seat else None)
-            if hand.has_seat:
-                hand.claims.settle_if_full()
+            proofs = InputProofs(engine, self._proven)
+            proofs.window(self._sizes, own=own, dealt=self._dealt if engine.has_seat else None)
+            if engine.has_seat:
+                engine.claims.settle_if_full()
         self._begin()

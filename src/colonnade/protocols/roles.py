@@ -181,20 +181,20 @@ class Role:
         """What a seat sends of its shares: with a sharing of zero, and with noise that was dealt before."""
         if shares.degree > degree:
             raise ValueError(f"a sharing of degree {shares.degree} is not opened at degree {degree} [VA144]")
-        hand = self.engine
-        if not hand.active:
-            mask = hand.zero(shape, degree) if mask is None else mask
+        engine = self.engine
+        if not engine.active:
+            mask = engine.zero(shape, degree) if mask is None else mask
             if mask.degree != degree:
                 raise ValueError(f"a mask of degree {mask.degree} does not hide an opening of degree {degree} [VA145]")
-            return hand.add([shares, mask])
+            return engine.add([shares, mask])
         terms = [shares] if mask is None else [shares, mask]
         # Of degree t, the polynomials that honest owners dealt hide everything but the value. But whoever still holds a
         # part back, such as of its noise, would choose the value: nobody opens before all seats have received.
-        if degree == hand.committee.threshold or hand.committee.can_split:
-            hand.compare_transcripts()
-        if degree > hand.committee.threshold:
-            terms.append(hand.zero(shape, degree))
-        return hand.add(terms)
+        if degree == engine.committee.threshold or engine.committee.can_split:
+            engine.compare_transcripts()
+        if degree > engine.committee.threshold:
+            terms.append(engine.zero(shape, degree))
+        return engine.add(terms)
 
     def have_alike(self, values: NDArray[Any], to: Sequence[str]) -> None:
         """In active mode, note numbers that everybody in ``to`` must have alike, so that one who has others is found.

@@ -51,9 +51,9 @@ from colonnade.randomness import Stream
 class ProductChecks:
     """What a seat keeps of rounds until they are checked."""
 
-    def __init__(self, hand: ShareEngine, task: SubspaceIteration) -> None:
-        self._engine, self._task = hand, task
-        self._rows = ResidentRows(hand.system, (), 1)
+    def __init__(self, engine: ShareEngine, task: SubspaceIteration) -> None:
+        self._engine, self._task = engine, task
+        self._rows = ResidentRows(engine.system, (), 1)
         self._asked: list[Residues] = []
         self._sums: list[Residues] = []
         self._totals: list[Residues] = []

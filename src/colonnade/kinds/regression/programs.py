@@ -57,8 +57,8 @@ _AT_ONCE = 2**20  # numbers of the rows that are multiplied at a time
 class GradientChecks:
     """What a seat keeps of rounds until they are checked; ``kept`` are its shares of all rows."""
 
-    def __init__(self, hand: ShareEngine, task: GradientTask, kept: NDArray[np.int32]) -> None:
-        self._engine, self._task, self._rows = hand, task, kept
+    def __init__(self, engine: ShareEngine, task: GradientTask, kept: NDArray[np.int32]) -> None:
+        self._engine, self._task, self._rows = engine, task, kept
         self._batches: list[NDArray[np.int64]] = []
         self._scores: list[NDArray[np.int32]] = []
         self._sums: list[Residues] = []
@@ -261,35 +261,35 @@ class GradientSeat:
 
     def gradient(self, batch: NDArray[np.int64], weights: NDArray[np.int64]) -> Shares:
         """The batch's gradient on shares, at the degree of a product of two inputs."""
-        hand, t = self.me.engine, self.task.trust.threshold
+        engine, t = self.me.engine, self.task.trust.threshold
         rows, width = self._rows(batch), self.task.width
         x = rows[:, :, :width]
         self._factors[:width] = weights.T
-        factors = hand.system.to_residues(self._factors) if self._residues is None else self._residues
+        factors = engine.system.to_residues(self._factors) if self._residues is None else self._residues
         if self.task.expansion == 1:
-            score = Shares(hand.system.inner(rows.transpose(0, 2, 1), factors), t)
+            score = Shares(engine.system.inner(rows.transpose(0, 2, 1), factors), t)
         else:
-            u = Shares(hand.system.inner(x.transpose(0, 2, 1), factors[:, :width]), t)
-            score = hand.add([Shares(rows[:, :, width:], t), self._cubic(u)])
+            u = Shares(engine.system.inner(x.transpose(0, 2, 1), factors[:, :width]), t)
+            score = engine.add([Shares(rows[:, :, width:], t), self._cubic(u)])
         if self.unchecked:
             self.unchecked.add_batch(batch, score.values)
-        product = hand.inner(Shares(x, t), score)
+        product = engine.inner(Shares(x, t), score)
         return Shares(product.values.reshape(len(product.values), -1), product.degree)
 
     def _label_part(self, y: Shares) -> Shares:
         """What the label adds to a score: c (1 - 2 y)."""
-        hand, gamma = self.me.engine, self.task.gamma
+        engine, gamma = self.me.engine, self.task.gamma
         c = 2 * gamma**2 if self.task.expansion == 1 else 24 * gamma**6
-        return hand.shift(hand.scale(y, -2 * c), c)
+        return engine.shift(engine.scale(y, -2 * c), c)
 
     def _cubic(self, u: Shares) -> Shares:
         """12 gamma^4 u - u^3, lowered to the degree of an input."""
-        hand = self.me.engine
-        square = hand.product(u, u)
-        rest = hand.shift(hand.scale(square, -1), 12 * self.task.gamma**4)
-        cubic = hand.product(u, rest)
-        if hand.active:
-            hand.claims.settle()  # an error in it would be multiplied with rows
+        engine = self.me.engine
+        square = engine.product(u, u)
+        rest = engine.shift(engine.scale(square, -1), 12 * self.task.gamma**4)
+        cubic = engine.product(u, rest)
+        if engine.active:
+            engine.claims.settle()  # an error in it would be multiplied with rows
         return cubic
 
     def _rows(self, batch: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -208,7 +208,7 @@ def use_sum_arithmetic(me: AnyRole, task: CommitteeTask) -> AnyRole:
     return me.over(task.for_sums) if task.proven else me
 
 
-def add_partial_sums(hand: ShareEngine, parts: Sequence[PartialSums]) -> PartialSums:
+def add_partial_sums(engine: ShareEngine, parts: Sequence[PartialSums]) -> PartialSums:
     """The sums of several parts of the people, all of them computed by the same participants."""
     if not parts:
         raise ValueError("nothing was added up [VA152]")
@@ -221,7 +221,7 @@ def add_partial_sums(hand: ShareEngine, parts: Sequence[PartialSums]) -> Partial
     return PartialSums(
         sum(part.rows for part in parts),
         sum(own[1:], start=own[0]) if own else None,
-        hand.add(shares) if shares else None,
+        engine.add(shares) if shares else None,
     )
 
 

@@ -1,7 +1,7 @@
 """The programs of every joint sum: agree on rows, deal them block by block, multiply, and open the total once.
 
-What computes a sum that nobody sees is a :class:`CommitteeEngine`, one object for one participant: it adds rows up and
-releases sums.
+What computes a sum that nobody sees is a :class:`SumEngine`, one object for one participant: it adds rows up and
+releases sums. A committee of seats is one (:class:`CommitteeEngine`); the programs ask nothing else of it.
 
 A committee member makes columns of columns, adds up inner products, and claims that they are right. If nobody knows
 which people all owners hold, every owner deals a bit beside each row, whether it holds somebody there. The seats
@@ -16,8 +16,8 @@ all windows, and what owners deal at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +56,13 @@ class SumSeat:
     """Takes in one block of rows after the other; nothing is left of it but sums."""
 
     def __init__(self, me: Role, wide: Role, declared: JointSum[Any]) -> None:
-        self.me, self.wide, self.declared, self.hand = me, wide, declared, me.engine
+        self.me, self.wide, self.declared, self.engine = me, wide, declared, me.engine
         self.task, self.circuit = declared.task, declared.circuit
         self.sums = self._no_sums()
         self.batches = group_products(self.circuit.products)
 
     def _no_sums(self) -> list[Residues]:
-        primes = len(self.hand.system.primes)
+        primes = len(self.engine.system.primes)
         return [np.zeros((primes, *product.shape)) for product in self.circuit.products]
 
     def multiply(self, rows: int, mine: Shares | None) -> None:
@@ -79,15 +79,15 @@ class SumSeat:
         """Add some products; those of columns as they were dealt are taken at once, as each block is read once."""
         some = self.circuit.products[start:stop]
         sides = [(self._gather(sources, one.left), self._gather(sources, one.right)) for one in some]
-        for total, product in zip(self.sums[start:stop], self.hand.inner_products(sides), strict=True):
+        for total, product in zip(self.sums[start:stop], self.engine.inner_products(sides), strict=True):
             total += product.values
-            self.hand.system.reduce(total)
+            self.engine.system.reduce(total)
 
     # --- rows
 
     def _received(self, rows: int, mine: Shares | None) -> Sources:
         """What every owner dealt, by its number; and if members are hidden, whether all of them hold somebody."""
-        residues, hidden = self.hand.system.constant(1, 3), self.task.hidden
+        residues, hidden = self.engine.system.constant(1, 3), self.task.hidden
         sources = {ONES: Shares(np.broadcast_to(residues, (len(residues), rows, 1)), 0)}
         for number, width in self.circuit.widths.items():
             sources[number] = self._dealt_by(self.task.owners[number], (rows, width + hidden), mine)
@@ -96,7 +96,7 @@ class SumSeat:
             bits = concatenate_columns(*(sources[number].columns(slice(width, None)) for number, width in own))
             sources |= {number: sources[number].columns(slice(0, width)) for number, width in own}
             with self.me.meter.phase("match"):
-                sources[FLAG] = multiply_bits(self.hand, bits)
+                sources[FLAG] = multiply_bits(self.engine, bits)
         return sources
 
     def _dealt_by(self, owner: str, shape: tuple[int, int], mine: Shares | None) -> Shares:
@@ -122,12 +122,12 @@ class SumSeat:
         if not lowered:
             return found
         with self.me.meter.phase("lower degree"):
-            found = self.hand.reduce_degree(found)
-        if self.hand.active:
+            found = self.engine.reduce_degree(found)
+        if self.engine.active:
             start = 0
             for columns, other in pairs:
                 stop = start + other.shape[1] * sum(column.shape[1] for column in columns)
-                self.hand.claims.add_product(OuterProductClaim(columns, other, found.columns(slice(start, stop))))
+                self.engine.claims.add_product(OuterProductClaim(columns, other, found.columns(slice(start, stop))))
                 start = stop
         return found
 
@@ -138,26 +138,26 @@ class SumSeat:
             values = products.reshape(*values.shape[:2], -1)
         else:
             values *= other.values
-        return Shares(self.hand.system.reduce(values), columns[0].degree + other.degree)
+        return Shares(self.engine.system.reduce(values), columns[0].degree + other.degree)
 
     def _level(self, nodes: Shares, groups: Sequence[tuple[int, ...]], *, lowered: bool) -> Shares:
         """The product of each group of columns; all get the degree of the longest product, unless it is lowered."""
-        if lowered and self.hand.active:  # then groups are pairs
+        if lowered and self.engine.active:  # then groups are pairs
             left, right = (nodes.columns([group[side] for group in groups]) for side in (0, 1))
             with self.me.meter.phase("multiply"):
-                return self.hand.product(left, right)
+                return self.engine.product(left, right)
         with self.me.meter.phase("multiply"):
             product = nodes.columns([group[0] for group in groups])
             longest = max(map(len, groups))
             for place in range(1, longest):
                 here = [index for index, group in enumerate(groups) if len(group) > place]
                 others = nodes.columns([groups[index][place] for index in here])
-                product.values[:, :, here] = self.hand.multiply(product.columns(here), others).values
+                product.values[:, :, here] = self.engine.multiply(product.columns(here), others).values
             product = Shares(product.values, longest * nodes.degree)
         if not lowered:
             return product
         with self.me.meter.phase("lower degree"):
-            return self.hand.reduce_degree(product)
+            return self.engine.reduce_degree(product)
 
     # --- sums
 
@@ -167,7 +167,7 @@ class SumSeat:
     @property
     def total(self) -> Shares:
         """All that the task opens of products that seats computed."""
-        return Shares(self.declared.collect(self.hand.system, self.sums), self.task.opened_degree)
+        return Shares(self.declared.collect(self.engine.system, self.sums), self.task.opened_degree)
 
 
 class CheckedSumSeat(SumSeat):
@@ -200,7 +200,7 @@ class CheckedSumSeat(SumSeat):
         if owner in self.proven:
             values = self.declared.proof_rows(owner, dealt.values, self.wide.engine.system.reduce)
             self.proven[owner].append(Shares(values, dealt.degree))
-        return Shares(dealt.values[: len(self.hand.system.primes)], dealt.degree)
+        return Shares(dealt.values[: len(self.engine.system.primes)], dealt.degree)
 
     def _received(self, rows: int, mine: Shares | None) -> Sources:
         sources = super()._received(rows, mine)
@@ -213,32 +213,32 @@ class CheckedSumSeat(SumSeat):
         sources = self.blocks[-1]
         for sides in self.circuit.dealt_products if self.task.proven else ():
             columns, other, product = (select_columns(sources, side) for side in sides)
-            self.hand.claims.add_product(
+            self.engine.claims.add_product(
                 OuterProductClaim(columns, concatenate_columns(*other), concatenate_columns(*product))
             )
 
     def close(self, mine: Shares | None) -> None:
         """Claim of the window that its sums are those of its products, and settle what is too much to keep."""
-        hand, rows = self.hand, self.wide.engine.claims
+        engine, rows = self.engine, self.wide.engine.claims
         dealt = [self.me.dealt_by(self.task.owners[number], (count,), mine) for number, count in self.own.items()]
         with self.me.meter.phase("lower degree"):
             lowered = self._lowered()
-        found = self.declared.window(hand.system, lowered, dealt, sum(self.sizes))
+        found = self.declared.window(engine.system, lowered, dealt, sum(self.sizes))
         with self.me.meter.phase("check"):
             for left, right, together in self.declared.claims:
                 lefts = [select_columns(block, left) for block in self.blocks]
                 rights = lefts if left is right else [select_columns(block, right) for block in self.blocks]
                 side_by_side = 1 if len(together) > 1 and left != self.circuit.products[together[0]].left else 2
                 product = np.concatenate([found[index].values for index in together], axis=side_by_side)
-                hand.claims.inner(lefts, rights, Shares(product, hand.committee.threshold))
-            if not hand.claims.ask() or rows.is_full:
-                if hand.committee.spare:
+                engine.claims.inner(lefts, rights, Shares(product, engine.committee.threshold))
+            if not engine.claims.ask() or rows.is_full:
+                if engine.committee.spare:
                     rows.settle()  # whether products of rows fail may tell something, if these are no rows
                 rows.settle_if_full()
-                hand.claims.settle()
+                engine.claims.settle()
         for total, sums in zip(self.closed, found, strict=True):
             total += sums.values
-            hand.system.reduce(total)
+            engine.system.reduce(total)
         self.sums = self._no_sums()
         self._begin()
 
@@ -246,18 +246,18 @@ class CheckedSumSeat(SumSeat):
         """The sums of the open window at the degree of an input."""
         if not self.sums:
             return []
-        threshold = self.hand.committee.threshold
+        threshold = self.engine.committee.threshold
         flat = np.concatenate([one.reshape(len(one), -1) for one in self.sums], axis=1)
         for start in range(0, flat.shape[1], _AT_ONCE):
             here = flat[:, start : start + _AT_ONCE]
-            here[...] = self.hand.reduce_degree(Shares(here, 2 * threshold)).values
+            here[...] = self.engine.reduce_degree(Shares(here, 2 * threshold)).values
         parts = np.split(flat, np.cumsum([one[0].size for one in self.sums])[:-1], axis=1)
         return [Shares(part.reshape(one.shape), threshold) for part, one in zip(parts, self.sums, strict=True)]
 
     @property
     def total(self) -> Shares:
         """All closed windows; they are settled before anything is opened."""
-        return Shares(self.declared.collect(self.hand.system, self.closed), self.task.opened_degree)
+        return Shares(self.declared.collect(self.engine.system, self.closed), self.task.opened_degree)
 
 
 class ReplicatedSumSeat(SumSeat):
@@ -289,7 +289,7 @@ class ReplicatedSumSeat(SumSeat):
 
     def _sum(self, due: list[tuple[str, Residues, str, Residues]]) -> None:
         """Add products of two owners' columns, the first owner's on the left."""
-        order, system = self.task.owners.index, self.hand.system
+        order, system = self.task.owners.index, self.engine.system
         places = {(one.left[0][0], one.right[0][0]): index for index, one in enumerate(self.circuit.products)}
         sides = [
             (order(a), order(b), x, y) if order(a) < order(b) else (order(b), order(a), y, x) for a, x, b, y in due
@@ -302,7 +302,7 @@ class ReplicatedSumSeat(SumSeat):
     @property
     def total(self) -> Shares:
         """This seat's part of the products, as its share in a polynomial."""
-        system, point = self.hand.system, self.hand.committee.point(self.me.name)
+        system, point = self.engine.system, self.engine.committee.point(self.me.name)
         return Shares(
             to_polynomial_share(system, self.declared.collect(system, self.sums), point), self.task.opened_degree
         )
@@ -333,11 +333,11 @@ def group_products(products: Sequence[InnerProduct]) -> list[tuple[int, int]]:
     return found[1:]
 
 
-def multiply_bits(hand: ShareEngine, bits: Shares) -> Shares:
+def multiply_bits(engine: ShareEngine, bits: Shares) -> Shares:
     """The product of all columns: multiply one half of them by the other half until one column is left."""
     while (count := bits.shape[1]) > 1:
         half = count // 2
-        pairs = hand.product(bits.columns(slice(0, half)), bits.columns(slice(half, 2 * half)))
+        pairs = engine.product(bits.columns(slice(0, half)), bits.columns(slice(half, 2 * half)))
         bits = concatenate_columns(pairs, bits.columns(slice(2 * half, count)))
     return bits
 
@@ -464,11 +464,23 @@ class CommitteeEngine:
         return found
 
 
-class JointSumPrograms:
-    """The programs of one kind of joint sum, which ``declare`` makes of a public task."""
+class SumEngine(Protocol):
+    """What adds up the rows of all owners for one participant and opens noisy sums, and shows nothing else."""
 
-    def __init__(self, declare: type[JointSum[Any]]) -> None:
-        self.declare = declare
+    def sum_rows(self, table: Rows | None, *, part: bool = False) -> PartialSums:
+        """All rows, dealt, multiplied and forgotten; with ``part`` these are some of the rows, or none."""
+
+    def release(self, sums: PartialSums, noise: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+        """Add every owner's noise to the sums and open them, once; ``None`` for who may not know the result."""
+
+
+class JointSumPrograms:
+    """The programs of one kind of joint sum, which ``declare`` makes of a public task and ``engine`` computes."""
+
+    def __init__(
+        self, declare: type[JointSum[Any]], engine: Callable[[Role, Role, JointSum[Any]], SumEngine] = CommitteeEngine
+    ) -> None:
+        self.declare, self.engine = declare, engine
 
     def owner(self, me: Owner, table: Any, task: JointSumTask) -> Any:
         """An owner's program: draw noise, add rows up, release the sums."""
@@ -495,12 +507,12 @@ class JointSumPrograms:
 
         ``summing`` is the same participant as ``me`` in the arithmetic of sums.
         """
-        return CommitteeEngine(me, summing, self.declare(task)).sum_rows(table, part=part)
+        return self.engine(me, summing, self.declare(task)).sum_rows(table, part=part)
 
     def release(self, me: Role, sums: PartialSums, task: JointSumTask, noise: NDArray[np.int64] | None = None) -> Any:
         """Add every owner's noise to the sums and open them, once; ``me`` computes in the arithmetic of sums."""
         declared = self.declare(task)
-        opened = CommitteeEngine(me, me, declared).release(sums, noise)
+        opened = self.engine(me, me, declared).release(sums, noise)
         return None if opened is None else declared.published(task, opened)
 
     def simulate(self, tables: Mapping[str, Any], task: JointSumTask, stream: Stream) -> Any:

@@ -213,11 +213,11 @@ class MixtureSeat:
 
         ``mine`` is what this participant dealt itself.
         """
-        task, hand, people = self.task, self.summing.engine, len(places)
+        task, summing, people = self.task, self.summing.engine, len(places)
         dealt = [mine if mine and part.owner == self.me.name else self._receive(part, size) for part in task.parts]
         for one in dealt:
             if one.slopes is not None:
-                hand.record_public(one.slopes.slope, one.slopes.offset, one.slopes.against)
+                summing.record_public(one.slopes.slope, one.slopes.offset, one.slopes.against)
         weighed = [one.weighed for one in dealt if one.weighed is not None]
         wide = self._responsibilities(weighed).shares
         # The arithmetic of sums has the first primes; responsibilities are small enough for it.
@@ -227,11 +227,11 @@ class MixtureSeat:
         self._left, self._ready = self._left - 1, max(0, self._ready - 1)
         # Everybody with a seat knows which places are empty; nothing of them is summed. Claims are about all places, so
         # that their messages do not tell how many are empty.
-        length = size if hand.active else people
+        length = size if summing.active else people
         weights = Shares(found.values[:, :length].copy(), found.degree)
         weights.values[:, people:] = 0
-        total = hand.system.reduce(weights.values.sum(axis=1))
-        counts = hand.scale(Shares(total, weights.degree), 1 << task.vector_bits).values[:, :, None]
+        total = summing.system.reduce(weights.values.sum(axis=1))
+        counts = summing.scale(Shares(total, weights.degree), 1 << task.vector_bits).values[:, :, None]
         if task.vectors == "derivatives":
             sums = [self._weighted(weights, one.summed.values[:, :length]) for one in dealt if one.summed is not None]
         else:
@@ -241,9 +241,9 @@ class MixtureSeat:
                 self._linear(found, vectors, weighed, dealt) if task.linear else [self._inner(weights, vectors).values]
             )
         values = np.concatenate([counts, *sums], axis=2)
-        if hand.active:
-            hand.claims.settle_if_full()
-        return Shares(values.reshape(len(values), -1), weights.degree if hand.active else 2 * weights.degree)
+        if summing.active:
+            summing.claims.settle_if_full()
+        return Shares(values.reshape(len(values), -1), weights.degree if summing.active else 2 * weights.degree)
 
     def settle(self) -> None:
         """Check everything that was computed, where seats check each other's work: before sums are opened."""
@@ -254,12 +254,12 @@ class MixtureSeat:
 
     def _inner(self, left: Shares, right: Shares) -> Shares:
         """Left' right; where seats check each other's work, lowered to the degree of an input and claimed."""
-        hand = self.summing.engine
-        found = hand.inner(left, right)
-        if not hand.active:
+        summing = self.summing.engine
+        found = summing.inner(left, right)
+        if not summing.active:
             return found
-        lowered = hand.reduce_degree(found)
-        hand.claims.inner([left], [right], lowered)
+        lowered = summing.reduce_degree(found)
+        summing.claims.inner([left], [right], lowered)
         return lowered
 
     def _receive(self, part: MixturePart, size: int) -> DealtPiece:
@@ -292,19 +292,19 @@ class MixtureSeat:
         self, weights: Shares, vectors: Shares, weighed: Sequence[Shares], dealt: Sequence[DealtPiece]
     ) -> list[NDArray[np.float64]]:
         """For every owner the sums of its clipped derivatives, from sums of its statistics."""
-        hand, length = self.summing.engine, vectors.shape[0]
-        primes = len(hand.system.primes)
+        summing, length = self.summing.engine, vectors.shape[0]
+        primes = len(summing.system.primes)
         factors = np.stack([one.values[:primes, 1] for one in weighed], axis=1)
         slopes = [one.slopes for one in dealt if one.slopes is not None]
         # All places are multiplied, so that the sizes of messages do not tell how many of them are empty.
-        shrunk = hand.product(Shares(weights.values[:, None], weights.degree), Shares(factors, weights.degree))
+        shrunk = summing.product(Shares(weights.values[:, None], weights.degree), Shares(factors, weights.degree))
         out = []
         for place, (span, one) in enumerate(zip(self._spans, slopes, strict=True)):
             mine = Shares(shrunk.values[:, place, :length], weights.degree)
             sums = self._inner(mine, vectors.columns(span)).values
-            first = sums[:, :, : len(one.against)] * hand.system.to_residues(one.slope)
-            rest = sums[:, :, one.against] * hand.system.to_residues(one.offset)
-            out.append(hand.system.reduce(first - rest))
+            first = sums[:, :, : len(one.against)] * summing.system.to_residues(one.slope)
+            rest = sums[:, :, one.against] * summing.system.to_residues(one.offset)
+            out.append(summing.system.reduce(first - rest))
         return out
 
     def _weighted(self, weights: Shares, dealt: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -321,11 +321,11 @@ class MixtureSeat:
 
     def _claimed(self, weights: Shares, dealt: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of vectors, lowered to the degree of an input and claimed for each component."""
-        hand, degree = self.summing.engine, weights.degree
-        lowered = hand.reduce_degree(Shares(sums, 2 * degree))
+        summing, degree = self.summing.engine, weights.degree
+        lowered = summing.reduce_degree(Shares(sums, 2 * degree))
         for component in range(sums.shape[1]):
             one = slice(component, component + 1)
-            hand.claims.inner(
+            summing.claims.inner(
                 [weights.columns(one)], [Shares(dealt[:, :, component], degree)], Shares(lowered.values[:, one], degree)
             )
         return lowered.values
