@@ -93,6 +93,9 @@ no-environment:
 release: .venv-release/.ready  ## wheel, sdist, bill of materials and hashes, tried with every Python that is here
 	.venv-release/bin/python tools/release.py
 
+audit-dependencies: .venv-audit/.ready  ## known holes in what the locks install; says so where it cannot be looked up
+	.venv-audit/bin/python tools/audit_dependencies.py $(AUDIT)
+
 bench: $(BENCH)  ## speed, memory and bytes, beside peers
 	$(BIN)/python benchmarks/run.py
 
@@ -155,6 +158,11 @@ $(WHOLE): $(READY) requirements/system.txt
 .venv-release/.ready: Makefile
 	$(PYTHON) -m venv .venv-release
 	.venv-release/bin/pip install --quiet --upgrade "pip>=24" "build>=1.2" "twine>=6.1" "cyclonedx-bom>=7"
+	touch $@
+
+.venv-audit/.ready: Makefile
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet "pip-audit>=2.9"
 	touch $@
 
 .venv-python%/.ready: requirements/test.txt pyproject.toml

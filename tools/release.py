@@ -33,7 +33,7 @@ NEEDED = (
     "colonnade/console/templates/base.html",
     "colonnade/console/static/style.css",
     "colonnade/report/style.css",
-    "colonnade/standing/words.txt",
+    "colonnade/federation/words.txt",
     "colonnade/examples/three-organisations/STUDY.toml",
 )
 _SAID = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
