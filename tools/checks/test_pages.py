@@ -234,6 +234,16 @@ def test_files_of_the_source_that_pages_name_exist() -> None:
     assert not lacking
 
 
+_LIST = re.compile(r"`[^`\n]+`(?: \([^()\n]*\))?(?:(?:, |; | and )`[^`\n]+`(?: \([^()\n]*\))?)+")
+
+
+def test_a_list_of_files_names_each_once() -> None:
+    for page in pages():
+        for listed in _LIST.findall(page.read_text(encoding="utf-8")):
+            files = re.findall(r"`([\w/]+/\w+\.py)`", listed)
+            assert len(files) == len(set(files)), f"{named(page)}: {listed}"
+
+
 _NOT_NAMES_OF_OURS = {
     "model.fit": "of any model that a reader has",
     "numpy.exp": "of another library",
