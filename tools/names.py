@@ -7,7 +7,7 @@ Five forms are looked up. Everything else in backticks is data, a key of a file,
 ``function()``
     with nothing between the brackets: defined somewhere in the source, or a builtin
 ``module.name``
-    in small letters: in a module of ours that is called so; where there is none, a name of the source
+    the first in small letters: in a module of ours that is called so; where there is none, a name of the source
 ``two_words``
     at least two letters on either side of the stroke: a word of the source, or of ``research/``
 ``folder/module.py`` and after a colon, or before it with *in*, names
@@ -33,7 +33,7 @@ _FUNCTION = re.compile(r"(\w+)\(\)")
 _BESIDE = re.compile(
     r"`([\w/]+\.py)`: ((?:`[\w.]+`(?:, | and )?)+)|((?:`[\w.]+`(?:, | and )?)+) (?:in |\()`([\w/]+\.py)`"
 )
-_DOTTED = re.compile(r"([a-z]\w*)\.([a-z]\w*)")
+_DOTTED = re.compile(r"([a-z]\w*)\.([A-Za-z]\w*)")
 _WORDS = re.compile(r"_?[a-z]\w+_\w\w+")
 _FILES = ("py", "md", "json", "jsonl", "toml", "npz", "html", "sqlite", "parquet", "db", "log")
 
