@@ -39,14 +39,14 @@ settings.load_profile("same")
 # The files that take longest, by processor seconds. Two workers that take whole files end together if these come first.
 _LONGEST = (
     "docs/test_console.py", "kinds/test_without_a_kind.py", "docs/test_notebooks.py",
-    "docs/test_shell.py", "audit/test_games.py", "study/lanes/test_lanes.py", "standing/test_processes.py",
+    "docs/test_shell.py", "audit/test_games.py", "study/lanes/test_lanes.py", "federation/test_processes.py",
     "wire/test_contract.py", "cli/test_said.py", "browser/test_federation.py",
     "protocols/align/test_align.py", "protocols/test_malformed.py", "cli/test_processes.py",
-    "mpc/fixed/test_arithmetic.py", "kinds/regression/test_regression.py", "wire/test_links.py",
+    "mpc/fixed_point/test_arithmetic.py", "kinds/regression/test_regression.py", "wire/test_links.py",
     "study/engine/test_engines.py", "study/test_sources.py", "kinds/synthesis/test_synthesizer.py",
     "kinds/tables/test_marginals.py", "kinds/synthesis/test_studies.py", "kinds/synthesis/mixture/test_mixture.py",
-    "study/test_refusals.py", "study/test_failures.py", "kinds/glm/test_studies.py", "study/test_forks.py",
-    "study/test_earlier_releases.py", "audit/test_time.py", "standing/test_agent.py",
+    "study/test_refusals.py", "study/test_failures.py", "kinds/glm/test_studies.py", "study/test_fork_server.py",
+    "study/test_earlier_releases.py", "audit/test_time.py", "federation/test_agent.py",
     "privacy/test_noise_exact.py", "research/test_twins.py", "research/test_cheats.py", "privacy/test_accountant.py",
 )  # fmt: skip
 

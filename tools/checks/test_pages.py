@@ -24,6 +24,7 @@ from colonnade.study import party_config, study_file
 from colonnade.study.study_file import task_section_of
 from colonnade.tables import schema
 from colonnade.tables.datasets import population
+from tools.names import gone
 from tools.pages import ROOT, blocks, named, pages, text_of
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -231,3 +232,43 @@ def test_files_of_the_source_that_pages_name_exist() -> None:
         if not ((SOURCE / path).is_file() or any((SOURCE / path).glob("*.py")) or (SOURCE / f"{path}.py").is_file())
     ]
     assert not lacking
+
+
+_LIST = re.compile(r"`[^`\n]+`(?: \([^()\n]*\))?(?:(?:, |; | and )`[^`\n]+`(?: \([^()\n]*\))?)+")
+
+
+def test_a_list_of_files_names_each_once() -> None:
+    for page in pages():
+        for listed in _LIST.findall(page.read_text(encoding="utf-8")):
+            files = re.findall(r"`([\w/]+/\w+\.py)`", listed)
+            assert len(files) == len(set(files)), f"{named(page)}: {listed}"
+
+
+_NOT_NAMES_OF_OURS = {
+    "model.fit": "of any model that a reader has",
+    "numpy.exp": "of another library",
+    "pyarrow.dataset": "of another library",
+}
+_OTHER_LIBRARIES = {
+    f"docs/explanation/coming-from-{name}.md" for name in ("diffprivlib", "flower", "sdv", "secretflow")
+}
+
+
+def test_names_of_the_source_that_pages_of_theory_and_design_give_exist() -> None:
+    """Such as ``Committee.required_seats``; pages that translate the names of other libraries are left out."""
+    folders = ("docs/theory/", "docs/explanation/", "docs/how-to/add-a-kind.md")
+    read = [page for page in pages() if named(page).startswith(folders) and named(page) not in _OTHER_LIBRARIES]
+    lacking = [f"{named(page)}: {name}" for page in read for name in gone(page) if name not in _NOT_NAMES_OF_OURS]
+    assert not lacking, "\n".join(lacking)
+
+
+def test_a_name_that_is_gone_is_seen_in_every_form(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    kept = "`Committee.required_seats` `PCA(3)` `strip_table()` `messages.pack` `noise_draws` `I_n` `Sk`"
+    beside = "`privacy/releases.py`: `RepeatedRelease`; `complete_shares` in `mpc/shamir.py`"
+    page.write_text(f"{kept} {beside}", encoding="utf-8")
+    assert gone(page) == []
+    missing = ["Committee.enough", "Followed", "strips()", "messages.unpacked_all", "kept_open"]
+    wrong = "`privacy/releases.py`: `complete_shares`; `RepeatedRelease` in `mpc/shamir.py`"
+    page.write_text(" ".join(f"`{name}`" for name in missing) + f"; {wrong}", encoding="utf-8")
+    assert gone(page) == [*missing, "complete_shares in privacy/releases.py", "RepeatedRelease in mpc/shamir.py"]

@@ -18,6 +18,14 @@ def test_a_run_of_the_suite_hardly_ever_fails_by_bad_luck():
         assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8"), name
 
 
+def test_the_files_that_begin_a_run_are_there():
+    text = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^_LONGEST = \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
+    names = re.findall(r'"([^"]+)"', listed)
+    assert len(names) == len(set(names)) > 30
+    assert [name for name in names if not (ROOT / "tests" / name).is_file()] == []
+
+
 UNSEEDED = re.compile(
     r"default_rng\(\)|np\.random\.(?!default_rng|Generator)\w+\(|\brandom\.Random\(\)|uuid4|secrets\.\w"
 )

@@ -38,8 +38,8 @@ def section(tables: Tables) -> str:
             "",
             "### What is charged",
             "",
-            "Inner brackets are what is released once. `PoissonSampled` and `Repeated` are priced in the next table. "
-            "Tests after *besides* check the theorem itself, by other code, or a whole run.",
+            "Inner brackets are what is released once. `PoissonSampled` and `RepeatedRelease` are priced in the next "
+            "table. Tests after *besides* check the theorem itself, by other code, or a whole run.",
             "",
             _table(
                 ("kind and task", "event", "theorem", "function", "test", "game"),

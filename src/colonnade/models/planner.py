@@ -161,7 +161,8 @@ class Roster:
 
     With ``hidden`` no owner knows which of its people the others hold too; only some protocols allow this.
     ``assumptions`` are sentences for the privacy statement, such as what an alignment told. ``security`` and ``inputs``
-    are what was asked for, if anything was: ``None`` means what the task usually has (:meth:`Planner.as_asked`).
+    are what was asked for, if anything was: ``None`` means what the task usually has
+    (:meth:`Planner.plan_as_requested`).
     """
 
     schemas: Mapping[str, Schema]

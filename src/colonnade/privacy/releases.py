@@ -232,7 +232,7 @@ class PoissonSampled(_Around):
         object.__setattr__(self, "rate", Fraction(self.rate))
         if not isinstance(self.event, AdditiveRelease):
             raise PrivacyError(
-                "a sampled batch needs one noisy release; put Repeated around the sample, not inside [PR080]"
+                "a sampled batch needs one noisy release; put RepeatedRelease around the sample, not inside [PR080]"
             )
         if not 0 < self.rate <= 1:
             raise PrivacyError(f"the sampling rate of {self.event.name!r} must lie in (0, 1] [PR081]")

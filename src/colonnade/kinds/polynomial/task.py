@@ -132,7 +132,7 @@ class ProductSchedule:
 
 
 def schedule_products(products: Sequence[tuple[Node, ...]], dealt: int, at_once: int) -> ProductSchedule:
-    """Multiply at most ``kept_open`` nodes before a lowering; products that begin with the same nodes share these."""
+    """Multiply at most ``at_once`` nodes before a lowering; products that begin with the same nodes share these."""
     levels, current, nodes = [], list(products), dealt
     while any(len(product) > at_once for product in current):
         made: dict[tuple[Node, ...], Node] = {}
