@@ -17,7 +17,7 @@ import pytest
 from markupsafe import escape
 
 from colonnade.console import party_pages, privacy_explainer
-from colonnade.console.access import AccessControl
+from colonnade.console.access import AccessControl, TrustedHeader
 from colonnade.console.app import make_app
 from colonnade.console.hub import HUB_PAGES, HubView
 from colonnade.console.layout import FRAME_POLICY
@@ -25,7 +25,7 @@ from colonnade.console.party_pages import explain_failure
 from colonnade.console.privacy_explainer import CapForecast, StudyPrices, one_in
 from colonnade.console.security_middleware import SecurityMiddleware
 from colonnade.errors import ConnectError, DataError
-from colonnade.federation.members import OFFERED, MemberIdentity, six_words
+from colonnade.federation.members import OFFERED, HubPart, MemberIdentity, six_words
 from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
 from colonnade.privacy.observers import Trust
@@ -41,9 +41,11 @@ from colonnade.report import privacy, wording
 from colonnade.study import ledger_view as ledger_text
 from colonnade.tables.profiling import profile_table
 from colonnade.wire import Identity
-from tests.federation.club import Talk
+from tests.federation.club import PARTIES, Talk, refused
 
-from .kit import BAD, HOST, OURS, Bank, TestClient, csrf, hides, shows, signed_in
+from .kit import BAD, HOST, OURS, Bank, TestClient, browser, csrf, hides, shows, signed_in
+
+PROXY = TrustedHeader("X-Remote-User", ("192.0.2.7",))
 
 
 @pytest.fixture(scope="module")
@@ -291,8 +293,11 @@ class Hub:
 
     def __init__(self, folder: Path) -> None:
         self.talk = Talk(folder)
+        self.operators("Ada", IMAGE, "Olga of the hub")
         self.view = HubView(self.talk.desk, folder / "results", lambda: ("bank",))
-        self.app: SecurityMiddleware = make_app(self.view, AccessControl(folder / "console", (HOST,)), HUB_PAGES)
+        access = AccessControl(folder / "console", (HOST,), lambda: {"ana": "viewer", "Ana": "viewer"}, PROXY)
+        access.may_enter = lambda person: self.talk.desk.members.may_enter(person)
+        self.app: SecurityMiddleware = make_app(self.view, access, HUB_PAGES)
         self.results = folder / "results"
 
     def done(self, model: str = "pca.json", purpose: str = "to test") -> str:
@@ -305,6 +310,10 @@ class Hub:
         (folder / "privacy.json").write_text(json.dumps(json.loads(text)["privacy"]))
         (folder / "report.html").write_text("<!DOCTYPE html><title>r</title><script>alert(1)</script>")
         return study
+
+    def operators(self, *names: str) -> None:
+        """Whom the federation's file names as the hub's own people."""
+        self.talk.desk.members = replace(self.talk.desk.members, hub=HubPart(operators=names))
 
     def person(self, name: str) -> TestClient:
         return signed_in(self.app, "viewer", name)
@@ -392,6 +401,30 @@ def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_o
         text = people[name].get("/audit-log").text
         shows(text, "signed in")
         hides(text, "Olga")
+
+
+def test_whoever_is_on_no_list_sees_nothing_and_a_member_who_is_gone_is_out_at_once(hub: Hub) -> None:
+    study, everybody = hub.done(), hub.talk.desk.members
+    ana, paths = hub.person("ana"), ("/proposals", "/results", "/members", f"/proposals/{study}/report", "/audit-log")
+    assert [ana.get(path).status_code for path in paths] == [200, 200, 200, 409, 200]
+    unused, proxy = hub.app.access.link("ana", "viewer"), browser(hub.app, PROXY.sources[0])
+    assert proxy.get("/proposals", headers={"x-remote-user": "ana"}).status_code == 200
+    for name in ("Ana", "ANA", "ana ", "an\u0430", "coordinator", "Mallory"):
+        link = {"link": hub.app.access.link(name, "approver")}
+        assert browser(hub.app).post("/login", data=link, headers=OURS).status_code == 403, name
+        for see in (hub.view.studies, hub.view.audit_reader, lambda name: hub.view.result(study, name)):
+            refused("FE723", see, name)
+    assert proxy.get("/proposals", headers={"x-remote-user": "Ana"}).status_code == 303
+    hub.talk.desk.members = everybody.select(*PARTIES, "coordinator")
+    assert [ana.get(path).status_code for path in paths] == [303] * 5
+    assert proxy.get("/proposals", headers={"x-remote-user": "ana"}).status_code == 303, "though people names her"
+    hub.talk.desk.members = everybody
+    assert ana.get("/proposals").status_code == 303, "another one of her name is not she"
+    assert browser(hub.app).post("/login", data={"link": unused}, headers=OURS).status_code == 403
+    olga = hub.person("Olga of the hub")
+    assert olga.get("/proposals").status_code == 200
+    hub.operators("Ada")
+    assert olga.get("/proposals").status_code == 303
 
 
 # --- what a price means: figures are those of the library, sentences follow from docs/theory/beliefs.md

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from colonnade.cli import proposals
 from colonnade.cli.proposals import lanes_in
 from colonnade.console.party_pages import describe_needs
 from colonnade.disk import writing
@@ -35,7 +36,14 @@ from colonnade.federation.attempts import (
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.monitoring import AgentMetrics
 from colonnade.federation.processes import ProcessLimits
-from colonnade.federation.statements import STUDY_FILE, AttemptReport, Proposal, make_proposal, parse_deadline
+from colonnade.federation.statements import (
+    STUDY_FILE,
+    AttemptReport,
+    Proposal,
+    make_proposal,
+    parse_deadline,
+    proposal_id,
+)
 from colonnade.privacy import Ledger
 from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.study import PartyConfig, Study
@@ -201,10 +209,28 @@ def test_the_hub_says_what_became_of_it_once(desk: Desk, end: str) -> None:
     for each in (study, own):
         desk.filing.record_hub_state(each, {"bank": False}, end, None)
     assert (desk.state(study), desk.state(own)) == (end, "refused"), "our own refusal stays ours"
-    assert desk.filing.entry(own).answers == {"bank": False}
+    assert desk.filing.entry(own).answers == {"bank": False, "shop": None, "clinic": None}
+    assert desk.filing.entry(study).said_by_hub == (end != "declined"), "the bank has signed its no"
     if end in ("done", "failed", "expired"):
-        desk.filing.record_hub_state(study, {}, "cancelled", None)
+        desk.filing.record_hub_state(study, {"bank": True, "eve": True}, "cancelled", None)
         assert desk.state(study) == end
+        desk.filing.record_hub_state(study, {"bank": None}, "cancelled", None)
+        assert desk.filing.entry(study).answers == {"bank": True, "shop": None, "clinic": None}, "once proven, always"
+
+
+@pytest.mark.parametrize("end", ["done", "failed", "expired", "cancelled", "declined"])
+def test_what_our_own_person_decided_stays_whatever_a_hub_says(desk: Desk, end: str) -> None:
+    filing, declined, yes = desk.filing, desk.waiting(), desk.filing.receive(desk.asked("a yes")).id
+    withdrawn = filing.receive(desk.asked("another")).id
+    for study in (yes, withdrawn):
+        filing.record_assessment(study, {"refused": None}, "approved", "eva")
+    filing.decline(declined, "eva", "")
+    filing.withdraw(withdrawn, "eva", "")
+    for study in (declined, withdrawn, yes):
+        filing.record_hub_state(study, {}, end, None)
+    assert (desk.state(declined), desk.state(withdrawn)) == ("declined", "cancelled")
+    assert [filing.entry(study).state_by for study in (declined, withdrawn, yes)] == ["us", "us", "the hub"]
+    assert [entry.id for entry in filing.unsent_answers()] == [declined], "no word of ours is made of the hub's"
 
 
 def test_a_yes_ends(desk: Desk) -> None:
@@ -727,14 +753,74 @@ def test_a_result_of_the_hubs_own_making_is_not_taken_and_one_that_a_party_signe
         place = agent.store.entry(study).folder / "result"
         assert not place.exists()
         assert agent.store.report(study) is None
-        told = AttemptReport(study, 1, "shop", "finished", datetime.now(UTC), hashlib.sha256(b"{}").hexdigest())
-        hub.finished = [told.pack(bank.three.identity("shop"))]
-        before = hub.handed_out
-        until(lambda: hub.handed_out > before + 2)
-        assert not place.exists(), "a party signed another one"
+
+        def signed(who: str, content: bytes, lost: tuple[str, ...] = ()) -> bytes:
+            result = hashlib.sha256(content).hexdigest()
+            told = AttemptReport(study, 1, who, "finished", datetime.now(UTC), result, lost=lost)
+            return told.pack(bank.three.identity(who))
+
+        planted = signed("shop", hub.files["model.json"])
+        claims = signed("shop", hub.files["model.json"], ("clinic",))
+        for finished in ([planted], [claims], [planted, signed("clinic", b"{}")]):
+            hub.finished, before = finished, hub.handed_out
+            until(lambda before=before: hub.handed_out > before + 2)
+            assert not place.exists(), "the hub and one party"
+        assert agent.store.entry(study).said_by_hub, "done, as the hub says"
         place.mkdir()  # as if the machine had lost its power while the folder was written
-        hub.files = {"model.json": b"{}"}
+        hub.files, hub.finished = {"model.json": b"{}"}, [signed("shop", b"{}"), signed("clinic", b"{}")]
         until((place / "model.json").exists)
+        assert not agent.store.entry(study).said_by_hub
+    ours = [told for told in hub.told if told.ended == "finished"]
+    assert {told.result for told in ours} == {hashlib.sha256(b"{}").hexdigest()}, "whoever asks next needs our name"
+
+
+def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
+    three: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are all that signs; the hub says that nobody else takes part, or sends the proposal of another study."""
+    raw, other = (three.proposal(purpose=purpose).pack(three.identity()) for purpose in ("one", "another"))
+    study, model, where = proposal_id(raw), b'{"forged": true}', tmp_path / "result"
+
+    def signed(who: str, lost: tuple[str, ...] = ()) -> bytes:
+        result = hashlib.sha256(model).hexdigest()
+        told = AttemptReport(study, 1, who, "finished", datetime.now(UTC), result, lost=lost)
+        return told.pack(three.identity(who))
+
+    def fetch(finished: list[bytes], named: list[str], proposal: bytes = raw) -> None:
+        line = SimpleNamespace(
+            studies=lambda: [{"id": study, "name": "x", "parties": named}],
+            proposal=lambda _: proposal,
+            result=lambda _: FetchedResult(study, {"model.json": model}, finished),
+        )
+        monkeypatch.setattr(proposals, "FederationClient", lambda *_: nullcontext(line))
+        proposals.result([study], where, False, three.file("ana"), three.key("ana"), True)
+
+    monkeypatch.setattr(proposals, "_SIGNED_SECONDS", 0.0)
+    everybody = ["bank", "shop", "clinic"]
+    for finished, named in (
+        ([signed("bank")], everybody),
+        ([signed("bank")], ["bank", "coordinator"]),
+        ([signed("bank", ("clinic", "shop"))], everybody),
+        ([signed("bank"), signed("shop", ("clinic",))], ["bank", "shop"]),
+    ):
+        refused(("FE041", "clinic"), fetch, finished, named)
+    refused("FE721", fetch, [signed(who) for who in everybody], everybody, other)
+    assert not where.exists()
+    fetch([signed(who) for who in everybody], everybody)
+    assert (where / "model.json").read_bytes() == model
+
+
+def test_a_local_user_is_told_nothing_of_caps(three: Standing) -> None:
+    pytest.importorskip("prometheus_client")
+    agent = Agent(three.file("shop"))
+    assert b"observer" not in agent.counts("")[0]
+    token = (agent.folder / "metrics.token").read_text().strip()
+    told = agent.counts(f"Bearer {token}")
+    assert told
+    assert b'colonnade_epsilon_left{days="0",observer="analyst"} 3.0' in told[0]
+    for wrong in (f"Basic {token}", "Bearer ", f"Bearer {token[1:]}0", "Bearer \u00e9", token):
+        assert agent.counts(wrong) is None
+    assert b"observer" not in agent.counts("")[0], "also after somebody has shown the token"
 
 
 def test_a_disk_that_cannot_be_written_for_a_while_ends_no_agent(

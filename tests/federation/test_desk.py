@@ -35,6 +35,7 @@ from colonnade.federation.statements import (
     proposal_id,
     sign_content,
 )
+from colonnade.privacy.observers import Trust
 from colonnade.wire import Identity
 from tests.support.errors import raises
 
@@ -524,51 +525,108 @@ FORGED_FILES = {"model.json": b'{"forged": true}', "report.html": b"<h1>forged b
 FORGED = sha256(FORGED_FILES["model.json"]).hexdigest()
 
 
-def said(who: str, result: str | None = TRUE, study: str = STUDY, **files: bytes) -> bytes:
+THREE = Trust(PARTIES, PARTIES, 1)
+
+
+def said(who: str, result: str | None = TRUE, study: str = STUDY, lost: tuple[str, ...] = (), **files: bytes) -> bytes:
     hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
-    return AttemptReport(study, 1, who, "finished", NOON, result, hashes).pack(identity(who))
+    return AttemptReport(study, 1, who, "finished", NOON, result, hashes, lost).pack(identity(who))
 
 
 def test_what_parties_signed_is_taken_and_what_the_hub_has_made_itself_is_not(ours: Club) -> None:
-    compared = FetchedResult(STUDY, FILES, [said("bank"), said("shop", None)]).compare(PARTIES, ours.members)
-    assert (compared.signed, compared.differs, compared.missing) == (("bank",), (), ("shop", "clinic"))
+    everybody = [said(party) for party in PARTIES]
+    compared = FetchedResult(STUDY, FILES, everybody).compare(THREE, ours.members)
+    assert (compared.signed, compared.differs, compared.missing) == (PARTIES, (), ())
     compared.check()
     for told in (None, [1], ["\u00e9"], ["x"] * 100_000):
         refused("FE*", read_answer, pack_message({"files": {}, "finished": told}), ResultAnswer)
     statements = {
         "none": [],
-        "another hash": [said("bank"), said("shop")],
-        "no hash": [said("bank", None)],
+        "another hash": everybody,
+        "no hash": [said(party, None) for party in PARTIES],
         "of the hub": [said("coordinator", FORGED)],
-        "of another study": [said("bank", FORGED, study="ef" * 16)],
-        "of another signer": [said("bank", FORGED).replace(b" bank ", b" shop ")],
-        "one differs": [said("bank", FORGED), said("shop")],
+        "of another study": [said(party, FORGED, study="ef" * 16) for party in PARTIES],
+        "of another signer": [said("bank", FORGED).replace(b" bank ", f" {party} ".encode()) for party in PARTIES],
+        "one differs": [said("bank", FORGED), said("shop", FORGED), said("clinic")],
+        "one says both": [*(said(party, FORGED) for party in PARTIES), said("clinic")],
     }
     for each in statements.values():
         with raises(FederationError, "FE041"):
-            FetchedResult(STUDY, FORGED_FILES, each).compare(PARTIES, ours.members).check()
+            FetchedResult(STUDY, FORGED_FILES, each).compare(THREE, ours.members).check()
 
 
-def test_files_beside_the_model_are_taken_only_if_a_party_signed_them_or_the_model_names_them(ours: Club) -> None:
+TWO = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
+FEW_SEATS = Trust((*PARTIES, "lab"), ("bank", "coordinator", "shop"), 1)
+PLANTED: dict[str, tuple[Trust, str | None, dict[str, tuple[str, ...]], tuple[str, ...]]] = {
+    "one signs, and the hub withholds the others": (THREE, None, {"bank": ()}, ("shop", "clinic")),
+    "two of three": (THREE, None, {"bank": (), "shop": ()}, ("clinic",)),
+    "one says that the others were lost": (THREE, None, {"bank": ("clinic", "shop")}, ("shop", "clinic")),
+    "one of two says that the third was lost": (THREE, None, {"bank": (), "shop": ("clinic",)}, ("clinic",)),
+    "at one of two, and the coordinator has a seat": (TWO, "bank", {"shop": ()}, ()),
+    "at one of three": (THREE, "bank", {"shop": ("clinic",)}, ("clinic",)),
+    "two without a seat": (FEW_SEATS, "bank", {"clinic": ("shop",), "lab": ("shop",)}, ("shop",)),
+}
+"""How the owners are arranged, who asks the hub, who signs and says that these were lost, and who is missing."""
+
+
+@pytest.mark.parametrize("attack", PLANTED)
+def test_a_hub_and_one_party_plant_no_model(ours: Club, attack: str) -> None:
+    """They withhold what others have signed, or claim that these were lost."""
+    trust, asks, signers, missing = PLANTED[attack]
+    keys = {"lab": Identity.create("lab", days=20_000), **{name: identity(name) for name in PARTIES}}
+    members = replace(ours.members, certificates={name: key.certificate for name, key in keys.items()})
+    finished = [
+        AttemptReport(STUDY, 1, who, "finished", NOON, FORGED, lost=lost).pack(keys[who])
+        for who, lost in signers.items()
+    ]
+    finished += [AttemptReport(STUDY, 1, "coordinator", "finished", NOON, FORGED).pack(identity("coordinator"))]
+    compared = FetchedResult(STUDY, FORGED_FILES, finished).compare(trust, members, asks)
+    assert compared.missing == missing
+    with raises(FederationError, "FE041", *missing):
+        compared.check()
+
+
+def test_a_result_without_those_who_were_lost_is_taken_if_enough_with_a_seat_name_them(ours: Club) -> None:
+    for trust, asks, lost in ((THREE, None, "clinic"), (THREE, "clinic", ""), (THREE, "bank", "")):
+        signers = [party for party in PARTIES if party not in (asks, lost)]
+        reports = [said(party, lost=(lost,) if lost else ()) for party in signers]
+        found = FetchedResult(STUDY, FILES, reports)
+        compared = found.compare(trust, ours.members, asks)
+        compared.check()
+        assert compared.signed == tuple(signers)
+        assert ("lost" in str(compared)) == bool(lost)
+        if asks:  # who takes it signs it, so that the next one who asks finds the names of all
+            ours_too = found.taken_by(asks, 1, compared, FILES)
+            assert (ours_too.result, set(ours_too.files)) == (TRUE, {"privacy.json"})
+            whole = replace(found, finished=[*reports, ours_too.pack(identity(asks))])
+            assert whole.compare(trust, ours.members).missing == ()
+    refused(
+        "FE083", AttemptReport.unpack,
+        AttemptReport(STUDY, 1, "bank", "lost", NOON, lost=("shop",)).pack(identity("bank")), ours.members,
+    )  # fmt: skip
+
+
+def test_files_beside_the_model_are_taken_only_if_all_signed_them_or_the_model_names_them(ours: Club) -> None:
     """The hub can write what it likes into a statement or a report, and nobody takes it."""
     files = {**FILES, "privacy.json": b"epsilon 1", "card.md": b"c", "report.html": b"all is well"}
     true = {"privacy.json": b"epsilon 1", "card.md": b"c"}
-    found = FetchedResult(STUDY, files, [said("bank", **true), said("shop")])
+    others = [said(party, **true) for party in PARTIES[1:]]
+    found = FetchedResult(STUDY, files, [said("bank", **true), *others])
     taken = [
         (found, {"privacy.json", "card.md"}),
         (replace(found, files={**files, "privacy.json": b"epsilon 0"}), {"card.md"}),
-        (replace(found, finished=[said("bank", **true), said("shop", **true | {"card.md": b"d"})]), {"privacy.json"}),
-        (replace(found, finished=[said("bank"), said("coordinator", **files)]), set()),
+        (replace(found, finished=[said("bank", **true | {"card.md": b"d"}), *others]), {"privacy.json"}),
+        (replace(found, finished=[said("bank"), *others, said("coordinator", **files)]), set()),
     ]
     for fetched, beside in taken:
-        assert set(fetched.signed_files(PARTIES, ours.members)) == {"model.json", *beside}
+        compared = fetched.compare(THREE, ours.members)
+        assert set(fetched.signed_files(compared, ours.members)) == {"model.json", *beside}
     model = json.dumps({"arrays": sha256(b"arrays").hexdigest()}).encode()
-    found = FetchedResult(
-        STUDY, {"model.json": model, "model.npz": b"arrays"}, [said("bank", sha256(model).hexdigest())]
-    )
-    assert found.compare(PARTIES, ours.members).confirmed
+    signed = [said(party, sha256(model).hexdigest()) for party in PARTIES]
+    found = FetchedResult(STUDY, {"model.json": model, "model.npz": b"arrays"}, signed)
+    assert found.compare(THREE, ours.members).confirmed
     for files in ({"model.json": model}, {"model.json": model, "model.npz": b"others"}):
-        refused("FE042", replace(found, files=files).compare, PARTIES, ours.members)
+        refused("FE042", replace(found, files=files).compare, THREE, ours.members)
 
 
 # --- FEDERATION.toml

@@ -8,6 +8,7 @@ import tracemalloc
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -77,12 +78,55 @@ def test_a_proposal_reaches_its_parties_and_their_answers_the_analyst(hub: Hub) 
         since = ana.news(0, wait=0)["serial"]
         with ThreadPoolExecutor() as pool:
             waits = pool.submit(ana.news, since, wait=20)
-            said = bank.tell(ProposalAnswer(told["id"], "bank", False, "no", 0, datetime.now(UTC)))
+            answer = ProposalAnswer(told["id"], "bank", False, "", 0, datetime.now(UTC))
+            said = bank.tell(answer)
             assert said["state"] == "declined"
             assert [study["answers"] for study in waits.result(60)["studies"]] == [{"bank": False, "shop": None}]
+        said = bank.tell(replace(answer, why="not this year"))
+        assert ("not this year" in str(said), said["answers"]["bank"]) == (False, False), "for the analyst alone"
+        (heard,) = [study for study in ana.studies() if study["id"] == told["id"]]
+        assert (heard["reasons"], heard["answers"]["bank"]) == ({"bank": "not this year"}, False)
         refused("FE020", bank.proposal, told["id"])
         refused("FE090", ana.result, told["id"])
         refused("FE027", ana.tell, Withdrawal(told["id"], "ana", datetime.now(UTC)))
+
+
+def test_answers_that_a_hub_makes_up_are_none(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has answered, and the hub says that all have; it shows what others signed, or about another study."""
+    asked = [hub.proposal("bank", "shop", "clinic", purpose=purpose) for purpose in ("one", "another")]
+    with hub.line("ana") as ana, hub.line("shop") as shop, hub.line("bank") as bank:
+        one, another = (ana.tell(each)["id"] for each in asked)
+        shop.tell(ProposalAnswer(another, "shop", True, "", 0, datetime.now(UTC)))
+        store, signed = hub.keeper.proposals, bank.news(0, wait=0)["studies"][-1]["signed"]["shop"]
+        describe = store._describe
+        answer = ProposalAnswer(one, "bank", True, "", 0, datetime.now(UTC)).pack(hub.club.keys["bank"])
+        lies = ["", signed, answer.decode(), answer.decode().replace(" bank ", " shop ", 1), "yes", ""]
+
+        def lying(*given: Any) -> dict[str, Any]:
+            told = describe(*given)
+            if told["id"] != one:
+                return told
+            everybody = dict.fromkeys(told["parties"], True)
+            shown = dict.fromkeys(("shop", "clinic"), lies[0])
+            return told | {"state": "done", "answers": everybody, "signed": shown}
+
+        monkeypatch.setattr(store, "_describe", lying)
+        while len(lies) > 1:
+            del lies[0]
+            (told,) = [study for study in bank.studies() if study["id"] == one]
+            assert told["answers"] == {"bank": None, "shop": None, "clinic": None}
+        path = member(hub, tmp_path, "ana", "shop", "clinic")
+        agent = Agent(path)
+        agent._sync._fetch_proposal(another)
+        monkeypatch.setattr(store, "_describe", describe)
+        agent._sync._fetch_proposal(one)
+        agent.store.record_assessment(one, {"refused": None}, "waiting", None)
+        agent.store.decline(one, "eva", "no")
+        monkeypatch.setattr(store, "_describe", lying)
+        agent._process_news(bank.news(0, wait=0))
+    found = {entry.id: entry for entry in agent.store.entries()}
+    assert (found[one].state, set(found[one].answers.values())) == ("declined", {None}), "what our own person decided"
+    assert found[another].answers == {"bank": None, "shop": True, "clinic": None}, "what the shop has signed"
 
 
 def test_questions_that_are_none_are_refused_in_a_sentence(hub: Hub) -> None:
@@ -144,7 +188,9 @@ def test_files_of_a_result_overwrite_nothing_and_have_the_names_of_results(
     hub.club.keys["ana"].save(folder)
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     sent = {"FEDERATION.toml": b"pins of the hub's choice", "ana.key": b"gone", "model.json": b"{}"}
-    monkeypatch.setattr(FederationClient, "studies", lambda _: [{"id": "ab" * 16, "name": "x", "parties": ["bank"]}])
+    monkeypatch.setattr(
+        FederationClient, "studies", lambda _: [{"id": "ab" * 16, "name": "x", "parties": ["bank", "shop"]}]
+    )
     monkeypatch.setattr(FederationClient, "result", lambda *_: FetchedResult("ab" * 16, sent, []))
     own = (True, hub.path, folder / "ana.key", True)
     refused("FE011", results.result, ["ab"], folder, *own)

@@ -14,13 +14,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import urllib.request
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from colonnade.disk import writing
@@ -87,8 +87,8 @@ def test_an_error_is_logged_by_its_class_and_place_and_not_by_what_it_holds(log,
     assert "somebody" not in written.getvalue()
 
 
-def lines(metrics):
-    page, kind = metrics.page()
+def lines(metrics, whole=False):
+    page, kind = metrics.whole_page() if whole else metrics.page()
     assert kind.startswith("text/plain")
     return set(page.decode().splitlines())
 
@@ -104,12 +104,15 @@ def test_metrics_are_told_in_the_format_of_prometheus():
     metrics.show_left(RemainingBudget(who, epsilon, 1e-6, days, spent) for who, epsilon, days, spent in caps)
     metrics.assessment_seconds.observe(0.2)
     metrics.scores.inc(3)
+    assert not any("analyst" in line or "epsilon" in line for line in lines(metrics)), "whoever asks without a token"
+    assert lines(metrics, whole=True) - lines(metrics) >= {
+        'colonnade_epsilon_left{days="0",observer="analyst"} 1.5',
+        'colonnade_epsilon_left{days="30",observer="coordinator"} 0.25',
+    }
     assert lines(metrics) >= {
         "colonnade_connected 1.0",
         'colonnade_studies{state="done"} 6.0',
         'colonnade_studies{state="waiting"} 0.0',
-        'colonnade_epsilon_left{days="0",observer="analyst"} 1.5',
-        'colonnade_epsilon_left{days="30",observer="coordinator"} 0.25',
         'colonnade_attempts_total{ended="finished"} 1.0',
         'colonnade_attempts_total{ended="lost"} 0.0',
         "colonnade_scores_total 3.0",
@@ -129,7 +132,7 @@ def test_without_the_packages_nothing_is_counted_or_traced_and_a_wish_for_it_is_
     metrics.connected.set(1)
     metrics.count_studies({"done": 1})
     metrics.show_left([RemainingBudget("analyst", 1.0, 1e-6, None, 0.0)])
-    assert b"colonnade[console]" in metrics.page()[0]
+    assert b"colonnade[console]" in metrics.page()[0] == metrics.whole_page()[0]
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     monitoring.trace_check("ab", 0.1, "waiting")
     monitoring.trace_attempt({}, "ab", 1)
@@ -397,10 +400,11 @@ def named(where: str) -> set[str]:
     return {name.rstrip("*") for name, places in rows if where in places}
 
 
-def samples(found: Standing, name: str) -> dict[str, float]:
+def samples(found: Standing, name: str, token: str | None = None) -> dict[str, float]:
     port = found.ports["hub console" if name == HUB else name]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-        lines = answer.read().decode().splitlines()
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    answer = httpx.get(f"http://127.0.0.1:{port}/metrics", headers=headers, timeout=60)
+    lines = answer.raise_for_status().text.splitlines()
     told = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name: float(value) for name, value in told}
 
@@ -436,7 +440,12 @@ def test_every_metric_of_the_page_has_a_sample_where_it_belongs(watched: Standin
         line.result(study)
     refused = 'colonnade_refused_total{why="question"}'
     until(lambda: samples(watched, HUB)[refused], "the hub to count a refusal")
-    told = {"hub": samples(watched, HUB), "agent": samples(watched, "bank")}
+    assert not any("observer" in sample for sample in samples(watched, "bank")), "any user of this machine asks so"
+    file = watched.of("bank") / "agent" / "metrics.token"
+    assert file.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(httpx.HTTPStatusError, match="401"):
+        samples(watched, "bank", "0" * 64)
+    told = {"hub": samples(watched, HUB), "agent": samples(watched, "bank", file.read_text().strip())}
     for where, other in (("hub", "agent"), ("agent", "hub")):
         found, beyond = told[where], named(other) - named(where)
         assert all(any(sample.startswith(name) for sample in found) for name in named(where)), (sorted(found), where)

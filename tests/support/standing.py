@@ -324,7 +324,7 @@ def make(
         key.save(folder / name)
         members.save(folder / name / "FEDERATION.toml")
     with open(folder / HUB / "FEDERATION.toml", "a", encoding="utf-8") as file:
-        served = f'console = "127.0.0.1:{ports["hub console"]}"\n' if console else ""
+        served = f'console = "127.0.0.1:{ports["hub console"]}"\noperators = ["pat"]\n' if console else ""
         file.write(f'\n[hub]\nkey = "{HUB}.key"\nfolder = "hub"\n{served}{hub}')
     shutil.copy(source / "STUDY.toml", folder / ANALYST)
     shutil.copytree(source / "schemas", folder / ANALYST / "schemas")

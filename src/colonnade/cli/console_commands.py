@@ -15,9 +15,10 @@ import typer
 
 from colonnade.cli.output import Json, emit, say
 from colonnade.disk import reading
-from colonnade.errors import ConnectError, StudyError
+from colonnade.errors import ConnectError, FederationError, StudyError
 
 if TYPE_CHECKING:
+    from colonnade.console.app import MetricsPage
     from colonnade.console.server import ConsoleServer
     from colonnade.federation.agent_store import AgentStore
     from colonnade.federation.proposal_store import ProposalStore
@@ -125,7 +126,8 @@ def console(
         emit(facts) if json else say(_sessions_ended(facts["ended"], part))
         return
     if link:
-        name = _name(person)
+        name = user_name(person)
+        _check_listed(config, name)
         facts["link"] = server.sign_in_address(address, access.link(name, role))
         emit(facts) if json else say(f"for {name} ({role}), once and within ten minutes:\n{facts['link']}")
         return
@@ -156,13 +158,14 @@ def own_link(config: Path) -> str | None:
     if address is None:
         return None
     access = server.access_control_of(folder, part, dict, part.address[1])
-    return str(server.sign_in_address(address, access.link(_name(None), "approver")))
+    _check_listed(config, user_name())
+    return str(server.sign_in_address(address, access.link(user_name(), "approver")))
 
 
 def open_party_console(
     config: PartyConfig,
     store: AgentStore,
-    metrics: Callable[[], tuple[bytes, str]] | None = None,
+    metrics: MetricsPage | None = None,
     beside: Iterable[Any] = (),
     scores: ScoresService | None = None,
 ) -> ConsoleServer | None:
@@ -182,7 +185,7 @@ def open_hub_console(
     proposals: ProposalStore,
     results: Path,
     present: Callable[[], Collection[str]] = tuple,
-    metrics: Callable[[], tuple[bytes, str]] | None = None,
+    metrics: MetricsPage | None = None,
 ) -> ConsoleServer | None:
     """Serve the analyst's side of a hub, where its file says so; ``results`` has a folder for each study."""
     if not proposals.part.console:
@@ -194,16 +197,22 @@ def open_hub_console(
         return {} if proposals.members.hub is None else proposals.members.hub.people
 
     served: ConsoleServer = _console("server").serve_console(
-        view, proposals.folder / "console", proposals.part.console, people, of_hub.HUB_PAGES, metrics=metrics
+        view,
+        proposals.folder / "console",
+        proposals.part.console,
+        people,
+        of_hub.HUB_PAGES,
+        metrics=metrics,
+        may_enter=lambda person: proposals.members.may_enter(person),
     )
     return served
 
 
 def greeting(served: ConsoleServer, config: Path) -> str:
     """What is said when a console begins; a link only where a terminal, and no log, reads it."""
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() or not served.access.may_enter(user_name()):
         return f"console at {served.url}; let somebody in: colonnade federation console {config} --link"
-    return f"console: {served.link(_name(None), 'approver')}\n(this link signs you in once, within ten minutes)"
+    return f"console: {served.link(user_name(), 'approver')}\n(this link signs you in once, within ten minutes)"
 
 
 def whose(config: Path) -> tuple[Path, ConsoleSection]:
@@ -226,6 +235,14 @@ def whose(config: Path) -> tuple[Path, ConsoleSection]:
     return folder, part
 
 
+def _check_listed(config: Path, person: str) -> None:
+    """Raise an error if this is the console of a hub that would show this person nothing."""
+    from colonnade.federation.members import NOT_LISTED, FederationMembers
+
+    if "members" in reading.read_toml(config) and not FederationMembers.load(config).may_enter(person):
+        raise FederationError(NOT_LISTED)
+
+
 def _of_agent(config: PartyConfig) -> tuple[Path, ConsoleSection | Literal[False]]:
     agent = config.agent_section
     return config.path.parent / agent.folder / "console", agent.console
@@ -246,7 +263,8 @@ def _console(name: str) -> Any:
         raise StudyError(NEEDS_EXTRA) from error
 
 
-def _name(person: str | None) -> str:
+def user_name(person: str | None = None) -> str:
+    """Who is meant by ``--person``, by default whoever runs this."""
     if person is None:
         try:
             person = getpass.getuser()

@@ -23,7 +23,7 @@ import pyarrow.csv
 import typer
 
 from colonnade.cli import initialise, text_output
-from colonnade.cli.console_commands import own_link
+from colonnade.cli.console_commands import own_link, user_name
 from colonnade.cli.output import Json, emit, progress_bar, say, writing
 from colonnade.cli.preload import fork_server_of_this_command
 from colonnade.cli.process_tuning import without_pandas
@@ -241,7 +241,7 @@ def make_federation(study: Path) -> Path:
     path = folder / "FEDERATION.toml"
     address = f"127.0.0.1:{initialise.free_port()}"
     FederationMembers("the demonstration", address, certificates, roles, None, path).save(path)  # type: ignore[arg-type]
-    write_whole(path, path.read_bytes() + _HUB_SECTION.encode())
+    write_whole(path, path.read_bytes() + f"{_HUB_SECTION}operators = [{json.dumps(user_name())}]\n".encode())
     for name in loaded.content.parties:
         own = folder / name / "party.toml"
         text = own.read_text(encoding="utf-8").replace('approval = "auto-within-budget"', 'approval = "ask"')

@@ -59,6 +59,7 @@ folder = "hub"                  # proposals, attempts and results
 # listen = "0.0.0.0:9300"       # where it listens, if not at the address that members dial
 # health = "127.0.0.1:9301"     # grpc.health.v1 in the clear, for a supervisor on this machine
 # console = "127.0.0.1:8470"    # the console for analysts
+# operators = ["NAME"]          # people whom it shows everything; others see what the member of their name may
 """
 
 
@@ -100,7 +101,11 @@ def _serve(server: HubServer, federation: Path, json: bool) -> None:
     monitoring.configure_logging(server.part.log.format, server.part.log.level)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: server.stop())
-    served = open_hub_console(server.proposals, server.folder / "results", server.service.present, server.metrics.page)
+    results, present = server.folder / "results", server.service.present
+    served = open_hub_console(server.proposals, results, present, lambda _: server.metrics.page())
+
+    if served is not None:
+        server.dismissed = served.access.sign_out_person
 
     def ready() -> None:
         count = len(server.members.roles)

@@ -6,6 +6,7 @@ import getpass
 import re
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -28,13 +29,15 @@ from colonnade.federation.agent_store import AgentStore, ProposedStudy
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.processes import OUTPUT
-from colonnade.federation.statements import Withdrawal, format_moment, make_proposal, parse_deadline
+from colonnade.federation.statements import Proposal, Withdrawal, format_moment, make_proposal, parse_deadline
 from colonnade.memory import freeze_baseline
 from colonnade.models.serialization import finite_or_null
+from colonnade.privacy.observers import Trust
 from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.sanitize import sanitize
 from colonnade.study.connect import load_identity
 from colonnade.study.party_config import PartyConfig
+from colonnade.study.spec import Study
 from colonnade.wire import Identity
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ _LOOK_SECONDS = 0.3
 _SHOWN_ID = 8
 _SIGNED_SECONDS = 20.0
 _OPERATOR = "operator"
+_HUB = "the hub"
 _RESULT = re.compile(
     r"model\.(json|npz)|privacy\.json|report\.html|synthetic(-\d{1,4})?\.(csv|parquet)|card\.md|dictionary\.(json|md)"
 )
@@ -210,8 +214,8 @@ def cancel(
     with FederationClient(members, identity) as line:
         study = _find_study(line, digits)
         told = line.tell(Withdrawal(study["id"], identity.name, datetime.now().astimezone()))
-    emit({"id": study["id"], "state": told["state"]}) if json else say(
-        f"withdrawn: {study['name']!r} is {told['state']}"
+    emit({"id": study["id"], "state": told["state"], "state_by": _HUB}) if json else say(
+        f"withdrawn: the hub says that {study['name']!r} is {told['state']}"
     )
 
 
@@ -239,7 +243,7 @@ def result(
     where: Where,
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the files.  [default: results/ID]")] = None,
     unconfirmed: Annotated[
-        bool, typer.Option("--unconfirmed", help="Write it even if no party has signed it, or one signed another.")
+        bool, typer.Option("--unconfirmed", help="Write it even if signatures are missing, or are of another one.")
     ] = False,
     federation: Federation = None,
     key: Key = None,
@@ -259,16 +263,19 @@ def result(
     members, identity = _analyst(federation, key)
     with FederationClient(members, identity) as line:
         study = _find_study(line, digits)
-        parties = [party for party in study["parties"] if party in members.parties]
+        if unconfirmed:
+            trust = Trust(tuple(study["parties"]), (), 0)  # whoever takes that takes the hub's word
+        else:
+            trust = _trust(line.proposal(study["id"]), study["id"], members, identity.name)
         until = time.monotonic() + _SIGNED_SECONDS
         while True:  # parties say that they have finished a moment after the hub
-            compared = (found := line.result(study["id"])).compare(parties, members)
-            if compared.signed or compared.differs or time.monotonic() >= until or unconfirmed:
+            compared = (found := line.result(study["id"])).compare(trust, members)
+            if compared.confirmed or compared.differs or time.monotonic() >= until or unconfirmed:
                 break
             time.sleep(1.0)
     if not unconfirmed:
         compared.check()
-    files = found.files if unconfirmed else found.signed_files(parties, members)
+    files = found.files if unconfirmed else found.signed_files(compared, members)
     left = sorted(set(found.files) - set(files))
     folder = out or Path("results") / study["id"][:_SHOWN_ID]
     # The names come from the hub, which is not trusted: no other file than one of a result, and none that is there.
@@ -285,8 +292,17 @@ def result(
     names = sorted(files)
     emit({"folder": str(folder), "files": names, **asdict(compared)}) if json else say(
         f"wrote {', '.join(names)} to {folder}\n{compared}"
-        + (f"; not taken, since no party has signed it: {sanitize(', '.join(left))}" if left else "")
+        + (f"; not taken, since not all of them have signed it: {sanitize(', '.join(left))}" if left else "")
     )
+
+
+def _trust(raw: bytes, id: str, members: FederationMembers, name: str) -> Trust:
+    """Who owns a study and who has a seat in it, by the proposal as its analyst has signed it; the hub may lie."""
+    proposal = Proposal.unpack(raw, members)
+    if proposal.id != id or name not in (proposal.analyst, *proposal.parties):
+        raise FederationError("the hub sent another proposal than that of the study whose result was asked for [FE721]")
+    with tempfile.TemporaryDirectory(prefix="colonnade-") as folder:
+        return Study.load(proposal.write(Path(folder), members)).roster.trust
 
 
 def _open_store(config: Path) -> AgentStore:
@@ -349,6 +365,7 @@ def _person() -> str:
 def _of_party(entry: ProposedStudy) -> dict[str, Any]:
     return {
         **{name: getattr(entry, name) for name in ("id", "name", "analyst", "state", "deadline", "attempt", "why")},
+        "state_by": entry.state_by,
         "answers": dict(entry.answers),
         "waited_for": _waited_for(entry.answers) if not entry.over else [],
         "refused": (entry.assessment or {}).get("refused"),
@@ -360,7 +377,7 @@ def _of_analyst(study: Mapping[str, Any]) -> dict[str, Any]:
     over = study["state"] not in ("open", "running")
     named = {name: study.get(name) for name in ("id", "name", "analyst", "state", "deadline", "attempt", "reasons")}
     waited_for = [] if over else _waited_for(study["answers"])
-    return {**named, "answers": study["answers"], "waited_for": waited_for, "price": None}
+    return {**named, "state_by": _HUB, "answers": study["answers"], "waited_for": waited_for, "price": None}
 
 
 def _waited_for(answers: Mapping[str, bool | None]) -> list[str]:
@@ -397,7 +414,8 @@ def _table(known: Sequence[Mapping[str, Any]]) -> str:
     rows: list[tuple[str, ...]] = [("id", "study", "analyst", "state", "waits for", "largest epsilon", "until")]
     for study in known:
         waits = ", ".join(study["waited_for"]) or ("all said yes" if study["state"] in ("approved", "running") else "–")
-        cells = (study["id"][:_SHOWN_ID], study["name"], study["analyst"], study["state"], waits)
+        state = f"{study['state']} (the hub says)" if study["state_by"] == _HUB else study["state"]
+        cells = (study["id"][:_SHOWN_ID], study["name"], study["analyst"], state, waits)
         rows.append((*map(sanitize, cells), _price(study["price"]), _day(study["deadline"])))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -405,7 +423,8 @@ def _table(known: Sequence[Mapping[str, Any]]) -> str:
         said = study.get("refused") or study.get("why") or ""
         lines += [f"{study['id'][:_SHOWN_ID]}  {sanitize(said)}"] if said else []
         lines += [
-            f"{study['id'][:_SHOWN_ID]}  {who}: {sanitize(why)}" for who, why in (study.get("reasons") or {}).items()
+            f"{study['id'][:_SHOWN_ID]}  {who}, as the hub says: {sanitize(why)}"
+            for who, why in (study.get("reasons") or {}).items()
         ]
     if any("*" in row[5] for row in rows[1:]):
         lines.append("* if owners leave out their part of the noise; colonnade federation approve shows every observer")

@@ -97,6 +97,8 @@ class AccessControl:
     label: str = ""
     """What tells the cookie from those of other consoles on this machine: browsers send cookies to every port."""
     clock: Callable[[], float] = time.time
+    may_enter: Callable[[str], bool] = lambda person: True
+    """Whether a person may be here at all now; the sessions of one who may not end."""
 
     def __post_init__(self) -> None:
         self._file = AccessFile(self.folder)
@@ -122,7 +124,7 @@ class AccessControl:
             row = store.execute(
                 "delete from links where hash = ? returning person, role, ends", (_hash(token),)
             ).fetchone()
-            if row is None or row[2] < self.clock():
+            if row is None or row[2] < self.clock() or not self.may_enter(row[0]):
                 return None
             if before:
                 store.execute("delete from sessions where hash = ?", (_hash(before),))
@@ -136,11 +138,14 @@ class AccessControl:
         return fresh, _session(fresh, row[0], row[1])
 
     def session(self, token: str) -> ConsoleSession | None:
-        """Whose session a cookie belongs to, if it is still good."""
+        """Whose session a cookie belongs to, if it is still good, and the person may still be here."""
         row = self._file.row(
             "select person, role, used from sessions where hash = ? and begun > ? and used > ?",
             (_hash(token), *self._good()),
         )
+        if row is not None and not self.may_enter(row["person"]):
+            self.sign_out_person(row["person"])
+            return None
         if row is not None and self.clock() - row["used"] > _USED_SECONDS:
             self._file.change("update sessions set used = ? where hash = ?", (self.clock(), _hash(token)))
         return None if row is None else _session(token, row[0], row[1])
@@ -149,16 +154,18 @@ class AccessControl:
         """Whether a session goes on; asking does not prolong it."""
         if session.at_proxy:
             return self._at_proxy(session.person) == session
-        return (
-            self._file.row(
-                "select 1 from sessions where hash = ? and begun > ? and used > ?", (session.key, *self._good())
-            )
-            is not None
-        )
+        query = "select 1 from sessions where hash = ? and begun > ? and used > ?"
+        return self.may_enter(session.person) and self._file.row(query, (session.key, *self._good())) is not None
 
     def sign_out(self, session: ConsoleSession) -> None:
         """End a session."""
         self._file.change("delete from sessions where hash = ?", (session.key,))
+
+    def sign_out_person(self, person: str) -> None:
+        """End every session and every link of one person."""
+        with self._file.writing() as store:
+            store.execute("delete from links where person = ?", (person,))
+            store.execute("delete from sessions where person = ?", (person,))
 
     def sign_out_all(self) -> int:
         """End every session and every link; returns how many people were signed in by links.
@@ -187,7 +194,7 @@ class AccessControl:
 
     def _at_proxy(self, said: str) -> ConsoleSession | None:
         role = self.people().get(said)
-        if role is None:
+        if role is None or not self.may_enter(said):
             return None
         token = hmac.new(self._secret(), said.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
         return _session(token, said, role, at_proxy=True)

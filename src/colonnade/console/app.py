@@ -158,24 +158,29 @@ Pages = Sequence[tuple[str, str | None, Callable[[Request], Any]]]
 """Path, title in the menu (or none) and function of each page, which answers GET and POST."""
 
 
+MetricsPage = Callable[[str], tuple[bytes, str] | None]
+"""What ``/metrics`` says and its type, by the header ``Authorization``; ``None`` to whoever shows a wrong token."""
+
+
 def make_app(
     view: ConsoleSource,
     access: AccessControl,
     pages: Pages,
     beside: Iterable[BaseRoute] = (),
-    metrics: Callable[[], tuple[bytes, str]] | None = None,
+    metrics: MetricsPage | None = None,
 ) -> SecurityMiddleware:
     """The whole application.
 
-    ``beside`` are routes of others, under ``/v1/`` with tokens of their own. ``metrics`` gives what ``/metrics`` says,
-    and its type.
+    ``beside`` are routes of others, under ``/v1/`` with tokens of their own.
     """
 
     def counts(request: Request) -> Response:
         if metrics is None:
             raise HTTPException(404)
-        content, kind = metrics()
-        return Response(content, media_type=kind)
+        told = metrics(request.headers.get("authorization", ""))
+        if told is None:
+            return PlainTextResponse("This is not the token in the agent's metrics.token. [CO724]\n", 401)
+        return Response(told[0], media_type=told[1])
 
     app = Starlette(
         routes=[

@@ -15,7 +15,7 @@ from colonnade.console.app import Pages
 from colonnade.console.layout import render, send_report_frame
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, FederationError, StorageError, one_code
-from colonnade.federation.members import six_words
+from colonnade.federation.members import NOT_LISTED, six_words
 from colonnade.federation.proposal_store import ProposalStore
 from colonnade.federation.store_file import AuditLog
 from colonnade.models import Estimator
@@ -29,7 +29,11 @@ _LARGEST_STATEMENT = 1 << 24
 
 @dataclass
 class HubView:
-    """The hub's view of its federation. A person of a member's name sees what that member may; others see all."""
+    """The hub's view of its federation.
+
+    An operator, whom the federation's file names, sees all, and a person of a member's name what that member may. Names
+    are the same if all their letters are. Nobody else sees anything.
+    """
 
     proposals: ProposalStore
     results: Path
@@ -56,7 +60,7 @@ class HubView:
         """The serial number of the last change, and who is here."""
         return f"{self.proposals.news(COORDINATOR, _LATEST)['serial']} {sorted(self.present())}"
 
-    def studies(self, person: str | None) -> list[dict[str, Any]]:
+    def studies(self, person: str) -> list[dict[str, Any]]:
         """All proposals that this person may see, the newest first."""
         found: list[dict[str, Any]] = []
         since = 0
@@ -67,11 +71,11 @@ class HubView:
                 return sorted(found, key=lambda study: (study["made"], study["id"]), reverse=True)
             since = news["serial"]
 
-    def study(self, id: str, person: str | None) -> dict[str, Any]:
+    def study(self, id: str, person: str) -> dict[str, Any]:
         """One of them."""
         return self.proposals.study(id, self._sees_as(person))
 
-    def result(self, id: str, person: str | None) -> dict[str, Any]:
+    def result(self, id: str, person: str) -> dict[str, Any]:
         """The result of a study that this person may see; the report, as over a line, only for those who may read it.
 
         Its sizes and seconds tell the number of rows: it is for the parties of the study and the hub's own people.
@@ -90,9 +94,12 @@ class HubView:
         """A person of a member's name reads her own lines."""
         return None if self._sees_as(person) == COORDINATOR else person
 
-    def _sees_as(self, person: str | None) -> str:
-        """The member as which a person is shown things: her own member's, or the hub."""
-        return person if person is not None and person in self.proposals.members.roles else COORDINATOR
+    def _sees_as(self, person: str) -> str:
+        """The member as which a person is shown things: her own member's, or for an operator the hub."""
+        members = self.proposals.members
+        if not members.may_enter(person):
+            raise FederationError(NOT_LISTED)
+        return COORDINATOR if members.hub is not None and person in members.hub.operators else person
 
 
 def _read_result(folder: Path) -> dict[str, Any]:

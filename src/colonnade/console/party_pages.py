@@ -307,7 +307,8 @@ def _why_ended(entry: ProposedStudy) -> str:
     if entry.state == "expired":
         return "Not everybody answered before the deadline. The analyst can propose it again."
     if entry.state == "declined" and not entry.why:
-        return f"{', '.join(party for party, said in entry.answers.items() if said is False) or 'A party'} said no."
+        named = ", ".join(party for party, said in entry.answers.items() if said is False)
+        return f"{named} said no." if named else "The hub says that a party said no."
     return entry.why or ""
 
 

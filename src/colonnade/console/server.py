@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from colonnade.console.access import AccessControl, TrustedHeader
-from colonnade.console.app import ConsoleSource, Pages, make_app
+from colonnade.console.app import ConsoleSource, MetricsPage, Pages, make_app
 from colonnade.console.security_middleware import HEADERS, LOGIN, SecurityMiddleware
 from colonnade.disk import reading, writing
 from colonnade.errors import ConnectError
@@ -139,11 +139,13 @@ def serve_console(
     people: Callable[[], Mapping[str, ConsoleRole]],
     pages: Pages,
     beside: Iterable[BaseRoute] = (),
-    metrics: Callable[[], tuple[bytes, str]] | None = None,
+    metrics: MetricsPage | None = None,
+    may_enter: Callable[[str], bool] = lambda person: True,
 ) -> ConsoleServer:
     """Serve a console from a thread of its own; ``folder`` keeps who is signed in.
 
-    ``people`` is asked at every request of somebody whom a proxy names, so that a change of the file counts at once.
+    ``people`` is asked at every request of somebody whom a proxy names, so that a change of the file counts at once,
+    and ``may_enter`` at every request of anybody.
     """
     host, port = part.address
     try:
@@ -155,7 +157,9 @@ def serve_console(
         ) from None
     port = listening.getsockname()[1]
     url = f"https://{part.hosts[0]}" if part.tls else f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    app = make_app(view, access_control_of(folder, part, people, port), pages, beside, metrics)
+    access = access_control_of(folder, part, people, port)
+    access.may_enter = may_enter
+    app = make_app(view, access, pages, beside, metrics)
     served = ConsoleServer(app, listening, url, folder)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared
     writing.write_files({folder / _ADDRESS: f"{url} {host} {port}".encode()})

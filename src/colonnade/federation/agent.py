@@ -16,15 +16,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from colonnade.disk import reading, writing
+from colonnade.disk import writing
 from colonnade.errors import ColonnadeError, ConnectError, FederationError, ProposalError, StorageError
 from colonnade.federation import agent_store, checks
-from colonnade.federation.agent_store import FINAL, AgentStore, ProposedStudy, attempt_folder
-from colonnade.federation.attempts import MODEL, AttemptRunner, file_digests, result_digest
+from colonnade.federation.agent_store import FINAL, MODEL, AgentStore, ProposedStudy, attempt_folder
+from colonnade.federation.attempts import AttemptRunner, file_digests, lost_owners, result_digest
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import OFFERED, FederationMembers, find_new_members
 from colonnade.federation.monitoring import AgentMetrics, log_event, trace_check
@@ -38,10 +39,12 @@ from colonnade.federation.statements import (
     Withdrawal,
 )
 from colonnade.federation.store_file import timestamp_now
+from colonnade.federation.token_file import private_token, shows_token
 from colonnade.memory import release_memory
 from colonnade.study.connect import load_identity
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import PartyConfig
+from colonnade.study.spec import Study
 from colonnade.tables.partitioning.partitions import remove_stale_dirs
 from colonnade.wire import Identity
 
@@ -173,24 +176,26 @@ class HubSync(threading.Thread):
             self._report(SyncEvent("proposal", study))
 
     def _fetch_result(self, study: str) -> None:
-        """Where our own process has no result, take the one that the hub keeps, if others have signed it.
+        """Where our own process has no result, take the one that the hub keeps, if all others have signed it.
 
         The hub calls a study done before all parties have told it that they have finished, so it is asked again.
+        We sign what we take, before it is written, since whoever asks for it later needs the names of all.
         """
         entry = self._store.entry(study)
         own = [attempt.state for attempt in self._store.attempts(study)]
-        if not own or "finished" in own or (entry.folder / "result" / MODEL).exists():
+        if not own or "finished" in own or entry.state != "done" or (entry.folder / "result" / MODEL).exists():
             return
         if "running" in own:
             self._want_later(study)
             return
+        name, members = self._config().name, self._members()
         try:
             with self._line() as line:
                 found = line.result(study)
-            others = _other_parties(entry, self._config().name)
-            compared = found.compare(others, self._members())
-            compared.check()
-            files = found.signed_files(others, self._members())
+                compared = found.compare(Study.load(entry.study_file).roster.trust, members, name)
+                compared.check()
+                files = found.signed_files(compared, members)
+                self._send(line, found.taken_by(name, entry.attempt, compared, files))
         except ConnectError:
             raise
         except ColonnadeError as error:
@@ -236,7 +241,9 @@ class HubSync(threading.Thread):
             return
         with self._line() as line:
             for entry in answers:
-                self._send(line, self._answer(entry))
+                answer = self._answer(entry)
+                for each in dict.fromkeys((replace(answer, why=""), answer)):  # its words are for the analyst alone
+                    self._send(line, each)
                 store.mark_sent("answer", entry.id)
             for entry in withdrawals:
                 self._send(line, Withdrawal(entry.id, name, datetime.now(UTC)))
@@ -244,8 +251,8 @@ class HubSync(threading.Thread):
             for study, number, state in outcomes:
                 place = attempt_folder(store.folder, study, number)
                 result = result_digest(place) if state == "finished" else None
-                files = {} if result is None else file_digests(place)
-                self._send(line, AttemptReport(study, number, name, state, datetime.now(UTC), result, files))
+                files, lost = ({}, ()) if result is None else (file_digests(place), lost_owners(place))
+                self._send(line, AttemptReport(study, number, name, state, datetime.now(UTC), result, files, lost))
                 store.mark_sent("outcome", study, number)
 
     def _answer(self, entry: ProposedStudy) -> ProposalAnswer:
@@ -266,14 +273,6 @@ class HubSync(threading.Thread):
             raise
         except ColonnadeError as error:
             log_event(log, logging.WARNING, "the hub does not take what we say", why=str(error))
-
-
-def _other_parties(entry: ProposedStudy, name: str) -> list[str]:
-    """The other parties of a study, by the file that its analyst signed; the hub may say otherwise."""
-    try:
-        return [party for party in reading.read_toml(entry.study_file)["parties"] if party != name]
-    except (reading.UnreadableFile, KeyError, TypeError):
-        raise FederationError("the study file of this proposal cannot be read any more [FE032]") from None
 
 
 BY_POLICY = "the policy"
@@ -315,13 +314,19 @@ class Agent(StandingProcess):
         self._pending: frozenset[str] = frozenset()
         self._since = timestamp_now()
 
-    def counts(self) -> tuple[bytes, str]:
-        """What ``/metrics`` says, with studies and what is left of caps as the store and the ledger have them now."""
+    def counts(self, authorization: str) -> tuple[bytes, str] | None:
+        """What ``/metrics`` says, with studies as the store has them now; ``None`` to whoever shows a wrong token.
+
+        What is left of caps, as the ledger has it now, is for those who show the token in ``metrics.token``.
+        """
+        known = shows_token(authorization, private_token(self.folder / "metrics.token"))
+        if authorization and not known:
+            return None
         with self._counting:
             self.metrics.count_studies(self.store.file.count_by_state("studies"))
             with suppress(ColonnadeError):  # a party file or a ledger that cannot be read: the figures stay
-                self.metrics.show_left(PartyConfig.load(self._party_file).remaining())
-            return self.metrics.page()
+                self.metrics.show_left(PartyConfig.load(self._party_file).remaining() if known else ())
+            return self.metrics.whole_page() if known else self.metrics.page()
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Work until :meth:`stop` is called; only while the folder is ours :meth:`alone`."""

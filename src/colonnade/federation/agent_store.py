@@ -36,7 +36,12 @@ _SENT: Mapping[StatementKind, str] = {
     "withdrawal": "UPDATE studies SET withdrawal = 2 WHERE id = :id",
     "outcome": "UPDATE attempts SET told = 1 WHERE study = :id AND number = :number",
 }
+_STUDIES = (
+    "SELECT *, EXISTS (SELECT 1 FROM attempts WHERE study = studies.id AND attempts.state = 'finished') AS finished "
+    "FROM studies"
+)
 _LONGEST_WHY = 2000
+MODEL = "model.json"
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class ProposedStudy:
     received: str
     state: State
     answers: Mapping[str, bool | None]
-    """Of every party, as the hub says; ``None`` where it has not answered."""
+    """Of every party, as it has signed them; ``None`` where no signed answer has come."""
     attempt: int
     """The number of the last attempt; 0 before the first."""
     assessment: Mapping[str, Any] | None
@@ -62,8 +67,10 @@ class ProposedStudy:
     answer_by: str | None
     """Who answered for this party: a person, or the policy."""
     why: str | None
-    """Why this party said no, or withdrew."""
+    """Why this party said no, or withdrew: that is its own decision then, whatever a hub says."""
     ended: str | None
+    finished: bool
+    """Whether an attempt of our own has finished."""
     folder: Path
     """The files of the study lie in ``study``, attempts in ``attempts/N``."""
 
@@ -76,6 +83,19 @@ class ProposedStudy:
     def over(self) -> bool:
         """Whether nothing more will happen."""
         return self.state in FINAL
+
+    @property
+    def said_by_hub(self) -> bool:
+        """Whether its end is the hub's word alone, and follows from nothing that we did or that parties have signed."""
+        ours = self.finished or self.why is not None or (self.folder / "result" / MODEL).exists()
+        late = self.state == "expired" and datetime.fromisoformat(self.deadline) <= datetime.now(UTC)
+        declined = self.state == "declined" and False in self.answers.values()
+        return self.over and self.state != "refused" and not (ours or late or declined)
+
+    @property
+    def state_by(self) -> str:
+        """Who says so: we, or the hub."""
+        return "the hub" if self.said_by_hub else "us"
 
 
 @dataclass(frozen=True)
@@ -118,7 +138,7 @@ class AgentStore:
         """All proposals, or those in some states; the newest first, so many ``after`` the first ones."""
         wanted = STATES if states is None else tuple(states)
         marks = ", ".join("?" * len(wanted))
-        query = f"SELECT * FROM studies WHERE state IN ({marks}) ORDER BY received DESC, id LIMIT ? OFFSET ?"  # noqa: S608 - marks only
+        query = f"{_STUDIES} WHERE state IN ({marks}) ORDER BY received DESC, id LIMIT ? OFFSET ?"
         return self._entries(query, (*wanted, most, after))
 
     def entry(self, id_prefix: str) -> ProposedStudy:
@@ -206,21 +226,23 @@ class AgentStore:
         )
 
     def record_hub_state(self, id: str, answers: Mapping[str, bool | None], state: str, ended: str | None) -> None:
-        """Keep what the hub says of a proposal: it decides what has become of it, unless we refused it ourselves.
+        """Keep proven answers, and what the hub says has become of a proposal, unless we decided that ourselves.
 
-        Where our own attempt has finished, there is a result, whatever the hub says.
+        What our policy refused and what a person here declined or withdrew stays so. Where our own attempt has
+        finished, there is a result, whatever the hub says. An answer that was proven once stays so, too.
         """
         with self.file.writing() as file:
-            file.execute("UPDATE studies SET answers = ? WHERE id = ?", (json.dumps(dict(answers)), id))
+            row = file.execute(f"{_STUDIES} WHERE id = ?", (id,)).fetchone()
+            known = json.loads(row["answers"])
+            known |= {party: yes for party, yes in answers.items() if party in known and yes is not None}
+            file.execute("UPDATE studies SET answers = ? WHERE id = ?", (json.dumps(known), id))
             if state in _ENDS:
-                finished = file.execute(
-                    "SELECT 1 FROM attempts WHERE study = ? AND state = 'finished'", (id,)
-                ).fetchone()
+                file.execute("UPDATE studies SET withdrawal = 0 WHERE id = ?", (id,))  # there is nobody to tell it to
                 file.execute(
-                    "UPDATE studies SET state = ?, ended = ?, withdrawal = 0 "
-                    "WHERE id = ? AND (state NOT IN ('refused', 'done', 'failed', 'expired') "
-                    "OR (state = 'expired' AND attempt > 0))",  # we were away while it came to an end
-                    ("done" if finished else state, ended or timestamp_now(), id),
+                    "UPDATE studies SET state = ?, ended = ? WHERE id = ? AND state NOT IN ('refused', 'done') AND "
+                    "(? OR (why IS NULL AND (state NOT IN ('failed', 'expired') "
+                    "OR (state = 'expired' AND attempt > 0))))",  # we were away while it came to an end
+                    ("done" if row["finished"] else state, ended or timestamp_now(), id, row["finished"]),
                 )
 
     def resend_forgotten(self, id: str, party: str, told: Mapping[str, Any]) -> None:
@@ -294,14 +316,14 @@ class AgentStore:
     def unsent_answers(self) -> list[ProposedStudy]:
         """The proposals of which the hub has not our answer yet."""
         return self._entries(
-            "SELECT * FROM studies WHERE told = 0 AND (state IN ('approved', 'refused') "
-            "OR (state = 'declined' AND answer_by IS NOT NULL) "
+            f"{_STUDIES} WHERE told = 0 AND (state IN ('approved', 'refused') "
+            "OR (state = 'declined' AND why IS NOT NULL) "
             "OR (state IN ('running', 'done', 'failed') AND attempt > 0)) ORDER BY received"
         )
 
     def unsent_withdrawals(self) -> list[ProposedStudy]:
         """The proposals of which the hub does not know yet that we withdrew."""
-        return self._entries("SELECT * FROM studies WHERE withdrawal = 1 AND state = 'cancelled'")
+        return self._entries(f"{_STUDIES} WHERE withdrawal = 1 AND state = 'cancelled'")
 
     def unsent_outcomes(self) -> list[tuple[str, int, AttemptEnd]]:
         """The attempts of which the hub does not know yet how they ended: study, number, and how."""
@@ -338,11 +360,7 @@ class AgentStore:
 
         An agent looks at them again and again. Those that have finished are more and more, and are not read for that.
         """
-        return self._entries(
-            "SELECT * FROM studies WHERE NOT EXISTS "
-            "(SELECT 1 FROM attempts WHERE study = studies.id AND attempts.state = 'finished') "
-            "ORDER BY received DESC, id"
-        )
+        return self._entries(f"{_STUDIES} WHERE NOT finished ORDER BY received DESC, id")
 
     def _answer(self, id: str, state: State, by: str, why: str | None) -> ProposedStudy:
         row = self._row(id)
@@ -365,7 +383,7 @@ class AgentStore:
                 f"{sanitize(prefix, 80)!r} is no id of a study: `colonnade federation studies` shows them [OF008]"
             )
         upper = prefix + "g"  # the first text after all that begin so
-        found = self.file.rows("SELECT * FROM studies WHERE id >= ? AND id < ? LIMIT 2", (prefix, upper))
+        found = self.file.rows(f"{_STUDIES} WHERE id >= ? AND id < ? LIMIT 2", (prefix, upper))
         if len(found) != 1:
             what = "more than one study has an id that begins" if found else "no study has an id that begins"
             raise ProposalError(f"{what} with {prefix[:64]}: `colonnade federation studies` shows them [OF009]")
@@ -378,6 +396,7 @@ class AgentStore:
         values = {name: row[name] for name in ProposedStudy.__dataclass_fields__ if name != "folder"}
         for name in ("answers", "assessment"):
             values[name] = None if values[name] is None else json.loads(values[name])
+        values["finished"] = bool(values["finished"])
         return ProposedStudy(**values, folder=self.folder / "studies" / row["id"])
 
     def _attempt(self, row: sqlite3.Row) -> AttemptRecord:

@@ -4,8 +4,9 @@ What an attempt costs is in the party's ledger and nowhere else. A reservation i
 first share leaves. So when a process was killed and its entry stands as reserved, nothing had left, and it is given
 back; an entry that was sent stays, and the next attempt reserves anew, with fresh masks and fresh noise.
 
-Every party that has finished signs the hashes of the files that are for everybody. What nobody has signed, such as the
-report of the coordinator, is not taken from the hub.
+Every party that has finished signs the hashes of the files that are for everybody. A result is taken from the hub only
+if all owners have signed it, or else more owners with a seat than may pool, each of whom names those who were lost: one
+of them follows the protocol then, and holds that result. What they have not signed is not taken.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from __future__ import annotations
 import json
 import logging
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from colonnade.errors import (
     StudyError,
     one_code,
 )
-from colonnade.federation.agent_store import AgentStore, ProposedStudy, attempt_folder
+from colonnade.federation.agent_store import MODEL, AgentStore, ProposedStudy, attempt_folder
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.monitoring import AgentMetrics, log_event, trace_attempt
 from colonnade.federation.processes import (
@@ -46,6 +47,7 @@ from colonnade.federation.processes import (
     wait_for_end,
 )
 from colonnade.federation.statements import MOST_FILES, AttemptEnd, AttemptReport, MemberName, Sha256, matches_form
+from colonnade.privacy.observers import Trust
 from colonnade.study.engine.base import count_cores
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import PartyConfig
@@ -54,35 +56,36 @@ from colonnade.study.record import read_facts
 from colonnade.study.spec import digest_of
 from colonnade.tables.partitioning.partitions import remove_stale_dirs
 
-MODEL, ARRAYS = "model.json", "model.npz"
+ARRAYS = "model.npz"
 
 
 @dataclass(frozen=True)
 class ResultComparison:
-    """Which parties have signed the hash of a result, which another one, and which none."""
+    """Which owners have signed the hash of a result, which another one, and whose signature is missing."""
 
     signed: tuple[str, ...]
     differs: tuple[str, ...]
     missing: tuple[str, ...]
-
-    @property
-    def confirmed(self) -> bool:
-        """Whether somebody has signed this result, and nobody another one."""
-        return bool(self.signed) and not self.differs
+    confirmed: bool
+    """Whether so many have signed this result, and nobody another one, that it may be taken from the hub."""
 
     def __str__(self) -> str:
         said = [
             f"{MODEL} is what {', '.join(self.signed)} signed" if self.signed else f"nobody has signed this {MODEL}"
         ]
         said += [f"{', '.join(self.differs)} signed another one"] if self.differs else []
-        said += [f"no hash came from {', '.join(self.missing)}"] if self.missing else []
+        if self.missing:
+            lost = " (lost, as more owners have signed than may pool)" if self.confirmed else ""
+            said.append(f"the signature of {', '.join(self.missing)} is missing{lost}")
         return "; ".join(said)
 
     def check(self) -> None:
         """Raise an error unless this result may be taken from the hub."""
         if not self.confirmed:
             raise FederationError(
-                f"the result that the hub hands out is not taken: {self}; those who have finished have theirs [FE041]"
+                f"the result that the hub hands out is not taken: {self}. All owners must have signed it or, where one "
+                "was lost, more of those with a seat than may pool, and they must name who was lost; those who have "
+                "finished have theirs [FE041]"
             )
 
 
@@ -94,37 +97,48 @@ class FetchedResult:
     files: Mapping[str, bytes]
     finished: Sequence[bytes]
 
-    def compare(self, parties: Collection[str], members: FederationMembers) -> ResultComparison:
-        """Who of these parties has signed this result; an error if its files do not belong together."""
+    def compare(self, trust: Trust, members: FederationMembers, own: str | None = None) -> ResultComparison:
+        """Who of a study's owners has signed this result; an error if its files do not belong together.
+
+        ``own`` is the owner that asks, if one does: it lacks the result, so it was lost, and others must have more
+        seats than may pool. The coordinator's seat does not count, since the coordinator is the hub's.
+        """
         found = self._hash(MODEL)
-        hashes: dict[str, set[str]] = {party: set() for party in parties}
-        for said in self._reports(parties, members):
-            hashes[said.participant].add(str(said.result))
-        compared = ResultComparison(
-            tuple(party for party, said in hashes.items() if said == {found}),
-            tuple(party for party, said in hashes.items() if said - {found}),
-            tuple(party for party, said in hashes.items() if not said),
-        )
-        if compared.signed and not self._arrays_belong():
+        said = {owner: self._reports(owner, members) for owner in trust.owners if owner != own}
+        signed = tuple(owner for owner, reports in said.items() if {each.result for each in reports} == {found})
+        missing = tuple(owner for owner, reports in said.items() if not reports)
+        differs = tuple(owner for owner in said if owner not in (*signed, *missing))
+        vouching = [
+            owner
+            for owner in signed
+            if owner in trust.committee and any(set(missing) <= set(each.lost) for each in said[owner])
+        ]
+        enough = len(vouching) > trust.threshold or not (missing or own)
+        if signed and not self._arrays_belong():
             raise FederationError(f"the {ARRAYS} that the hub hands out is not the one that {MODEL} names [FE042]")
-        return compared
+        return ResultComparison(signed, differs, missing, enough and not differs)
 
-    def signed_files(self, parties: Collection[str], members: FederationMembers) -> dict[str, bytes]:
-        """The files that some of these parties have signed, together with this result, and none otherwise."""
-        hashes: dict[str, set[str]] = {}
-        for said in self._reports(parties, members):
-            for name, digest in said.files.items() if said.result == self._hash(MODEL) else ():
-                hashes.setdefault(name, set()).add(digest)
-        named = {name for name in self.files if hashes.get(name) == {self._hash(name)}}
-        return {name: content for name, content in self.files.items() if name in {MODEL, ARRAYS, *named}}
+    def signed_files(self, compared: ResultComparison, members: FederationMembers) -> dict[str, bytes]:
+        """The files that all who have signed this result have signed with it, and none otherwise."""
+        named = [each.files for owner in compared.signed for each in self._reports(owner, members)]
+        beside = {name for name in self.files if named and all(each.get(name) == self._hash(name) for each in named)}
+        return {name: content for name, content in self.files.items() if name in {MODEL, ARRAYS, *beside}}
 
-    def _reports(self, parties: Collection[str], members: FederationMembers) -> Iterator[AttemptReport]:
-        """What these parties have said of this result; what cannot be read, or is of a stranger, is as if unsaid."""
+    def taken_by(self, own: str, attempt: int, compared: ResultComparison, files: Collection[str]) -> AttemptReport:
+        """What an owner signs that has taken these files, so that its own signature is there for whoever asks next."""
+        beside = {name: self._hash(name) for name in files if name not in (MODEL, ARRAYS)}
+        result, now = self._hash(MODEL), datetime.now(UTC)
+        return AttemptReport(self.study, attempt, own, "finished", now, result, beside, compared.missing)
+
+    def _reports(self, owner: str, members: FederationMembers) -> list[AttemptReport]:
+        """What an owner has said of its result; what cannot be read, or is of somebody else, is as if unsaid."""
+        found = []
         for raw in self.finished:
             with suppress(FederationError, IdentityError):
                 said = AttemptReport.unpack(raw, members)
-                if said.proposal == self.study and said.participant in parties and said.result is not None:
-                    yield said
+                if (said.proposal, said.participant) == (self.study, owner) and said.result is not None:
+                    found.append(said)
+        return found
 
     def _hash(self, name: str) -> str:
         return sha256(self.files.get(name, b"")).hexdigest()
@@ -169,6 +183,14 @@ def result_digest(folder: Path) -> str | None:
     except StudyError:
         return None
     return found if matches_form(Sha256, found) else None
+
+
+def lost_owners(folder: Path) -> tuple[str, ...]:
+    """Without whom a run went on, by its record."""
+    try:
+        return tuple(read_facts(folder).get("lost", ()))
+    except StudyError:
+        return ()
 
 
 def published_files(folder: Path) -> list[str]:

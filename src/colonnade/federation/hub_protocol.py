@@ -7,15 +7,16 @@ no a ``FederationError``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from colonnade.disk import reading
-from colonnade.errors import ConnectError, FederationError
+from colonnade.errors import ConnectError, FederationError, IdentityError
 from colonnade.federation.attempts import FetchedResult
 from colonnade.federation.invitations import InvitationToken
 from colonnade.federation.members import MOST_MEMBERS, FederationMembers, FederationRole
@@ -29,6 +30,7 @@ from colonnade.federation.statements import (
     Draw,
     MemberName,
     Proposal,
+    ProposalAnswer,
     SignedStatement,
     StudyId,
     canonical_json,
@@ -101,9 +103,21 @@ class StudyState(TypedDict):
     ended: _Time | None
     parties: Annotated[list[MemberName], Field(max_length=MOST_PARTIES)]
     answers: dict[MemberName, bool | None]
+    signed: NotRequired[dict[MemberName, Annotated[str, Field(pattern="^[\x00-\x7f]*$", max_length=1 << 11)]]]
     withdrawn: MemberName | None
     room: Annotated[str, Field(max_length=100)] | None
     serial: Annotated[int, Field(ge=0, le=1 << 62)]
+
+
+def with_proven_answers(study: dict[str, Any], members: FederationMembers) -> dict[str, Any]:
+    """A study as the hub tells it, with the answers that parties have signed in place of what the hub says of them."""
+    proven: dict[str, bool | None] = dict.fromkeys(study["parties"])
+    for party, raw in study.get("signed", {}).items():
+        with suppress(FederationError, IdentityError):
+            said = ProposalAnswer.unpack(raw.encode("ascii"), members)
+            if (said.proposal, said.party) == (study["id"], party):
+                proven[party] = said.yes
+    return study | {"answers": proven}
 
 
 class StudyAnswer(TypedDict):
@@ -215,20 +229,21 @@ class FederationClient(HubConnection):
         self._members, self._signer = members, identity
 
     def tell(self, statement: SignedStatement) -> dict[str, Any]:
-        """Sign a statement and give it to the hub; what the hub then says of the study."""
+        """Sign a statement and give it to the hub; what the hub then says of the study, with proven answers."""
         seconds = _LARGE_SECONDS if isinstance(statement, Proposal) else _ANSWER_SECONDS
         question = HubQuestion(_STATEMENTS[statement.kind])
-        study: dict[str, Any] = self.request(StudyAnswer, question, statement.pack(self._signer), seconds)[0]["study"]
-        return study
+        study = self.request(StudyAnswer, question, statement.pack(self._signer), seconds)[0]["study"]
+        return with_proven_answers(study, self._members)
 
     def proposal(self, study: str) -> bytes:
         """A proposal as it was signed; :meth:`Proposal.unpack` checks it."""
         return self.request(dict, HubQuestion("proposal", study), seconds=_LARGE_SECONDS)[1]
 
     def news(self, since: int = 0, wait: float = LONGEST_WAIT) -> dict[str, Any]:
-        """Studies that have changed since a serial number; waits for some seconds if there are none."""
+        """Studies that have changed since a serial number, with proven answers; waits for a while if there are none."""
         question = HubQuestion("news", since=since, wait=min(wait, LONGEST_WAIT))
-        return self.request(NewsAnswer, question, seconds=_ANSWER_SECONDS + wait)[0]
+        said = self.request(NewsAnswer, question, seconds=_ANSWER_SECONDS + wait)[0]
+        return said | {"studies": [with_proven_answers(study, self._members) for study in said["studies"]]}
 
     def studies(self) -> list[dict[str, Any]]:
         """All studies that concern us, as they stand now, those that changed last at the end."""

@@ -229,6 +229,8 @@ class HubServer(StandingProcess):
         self._untidy = False  # whether an attempt has ended since the last time
         self._forks = ForkServer()
         self.metrics = HubMetrics()
+        self.dismissed: Callable[[str], object] = lambda name: None
+        """Is called with the name of every member that is none any more."""
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve until :meth:`stop` is called; only while the folder is ours :meth:`alone`."""
@@ -441,7 +443,8 @@ class HubServer(StandingProcess):
         except ColonnadeError as error:
             log_event(log, logging.ERROR, "the members stay as they were", reason=str(error))
             return
-        for name in self.members.roles.keys() - members.roles.keys():
+        gone = self.members.roles.keys() - members.roles.keys()
+        for name in gone:
             self.hub.dismiss(name)
         for name, certificate in members.certificates.items():
             former = self.members.certificates.get(name)
@@ -449,6 +452,8 @@ class HubServer(StandingProcess):
                 self.hub.admit(name, certificate)
         self.members = self.proposals.members = members
         log_event(log, logging.INFO, "the members have changed", members=len(members.roles))
+        for name in gone:
+            self.dismissed(name)
 
     def _attempt(self, running: RunningAttempt) -> Path:
         return self.folder / "attempts" / running.id / str(running.attempt)

@@ -31,6 +31,10 @@ from colonnade.wire.certificates import CLOCK_SKEW
 
 FederationRole = Literal["hub", "party", "analyst"]
 MOST_MEMBERS = 1000
+NOT_LISTED = (
+    "the hub's console shows nothing to this person, who is no member and whom operators in [hub] of FEDERATION.toml "
+    "does not name: add the name there, or write it as the member's is written [FE723]"
+)
 INVITED = "invitation."
 """How the names begin under which those dial who are invited and no members yet."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -87,6 +91,8 @@ class HubPart(FileSection):
     health: HostAndPort | None = None
     console: ConsoleSection | Literal[False] = False
     people: dict[str, PersonRole] = Field(default_factory=dict)
+    operators: tuple[str, ...] = ()
+    """Whom the console shows everything; of others a member sees what that member may, and nobody else anything."""
     log: LogSection = LogSection()
     connections: int = Field(default=HubLimits.connections, ge=1, le=10_000, strict=True)
     rooms: int = Field(default=HubLimits.rooms, ge=1, le=10_000, strict=True)
@@ -132,6 +138,9 @@ class FederationFile(FileSection):
                 raise ValueError(f"members - {name!r} is a reserved word and cannot name a member [VA162]")
         if COORDINATOR not in self.members:
             raise ValueError(f"members.{COORDINATOR} is missing: it is the hub, which everybody dials [VA163]")
+        both = {*map(str.casefold, self.members)} & {*map(str.casefold, self.hub.operators if self.hub else ())}
+        if both:
+            raise ValueError(f"hub.operators - {min(both)!r} is a member's name: give the person another [VA722]")
         return self
 
 
@@ -204,6 +213,11 @@ class FederationMembers:
                 f"{', '.join(sorted(self.parties)) or 'none yet'}, and "
                 "`colonnade federation members` accepts others [FE038]"
             )
+
+    def may_enter(self, person: str) -> bool:
+        """Whether the hub's console shows this person anything: an operator, or one of a member's name."""
+        known = {*self.roles} - {COORDINATOR}
+        return person in known or (self.hub is not None and person in self.hub.operators)
 
     def check_new(self, name: str) -> None:
         """Raise an error unless somebody who joins may have this name."""

@@ -138,7 +138,7 @@ class ProcessMetrics:
         if self._prometheus is None:
             return _NoMetric()
         make = getattr(self._prometheus, kind)
-        return make(name, what, labels, namespace=PREFIX, registry=self._registry, **settings)
+        return make(name, what, labels, **{"namespace": PREFIX, "registry": self._registry} | settings)
 
     def _counter(self, name: str, what: str, label: str, values: Iterable[str]) -> Any:
         """A metric that only grows, by the values of one label."""
@@ -173,11 +173,16 @@ class AgentMetrics(ProcessMetrics):
             "How long it took to check a proposal",
             buckets=(0.1, 0.3, 1, 3, 10, 30, 100),
         )
-        self._left = self._metric(
-            "Gauge", "epsilon_left", "What is left of a cap, by observer and by days (0: for ever)", "observer", "days"
-        )
+        self._budgets = None if self._prometheus is None else self._prometheus.CollectorRegistry()
+        what = "What is left of a cap, by observer and by days (0: for ever)"
+        self._left = self._metric("Gauge", "epsilon_left", what, "observer", "days", registry=self._budgets)
         self.scores = self._metric("Counter", "scores", "Scores that were told to this party, or that it answered")
         self.sent = self._counter("sent_bytes", "Sealed bytes that studies sent, by way", "way", ("direct", "hub"))
+
+    def whole_page(self) -> tuple[bytes, str]:
+        """The page with what is left of caps, whose labels name observers: for those who show a token."""
+        content, kind = self.page()
+        return content + (b"" if self._budgets is None else self._prometheus.generate_latest(self._budgets)), kind
 
     def show_left(self, caps: Iterable[RemainingBudget]) -> None:
         """What is left of each cap; where several hold for one observer, of the one that leaves least."""

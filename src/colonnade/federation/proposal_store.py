@@ -114,8 +114,9 @@ MAX_OPEN_BYTES = 1 << 28
 """Of one analyst's proposals that are not decided yet."""
 MAX_PROPOSALS_A_DAY = 1000
 """Proposals of one analyst within 24 hours: a row of each stays for ever."""
-MAX_NEWS = 200
-"""Studies in one piece of news; whoever asks goes on from its serial number."""
+MAX_NEWS = 80
+"""Studies in one piece of news, with what parties have signed; whoever asks goes on from its serial number."""
+_WORDLESS = b'"why":""'
 _UNKNOWN = (
     "the hub knows no proposal of this id that concerns you; `colonnade federation studies` lists those that do [FE019]"
 )
@@ -240,7 +241,7 @@ class ProposalStore:
         return self.study(proposal.id, caller)
 
     def signed_proposal(self, id: str, caller: str) -> bytes:
-        """A proposal as it was signed, for those whom it concerns, as long as it is not decided."""
+        """A proposal as it was signed, for those whom it concerns, unless it has come to an end without a result."""
         with self.file.reading() as file:
             self._row_for(file, id, caller)
             row = file.execute("SELECT raw FROM packed WHERE proposal = ?", (id,)).fetchone()
@@ -249,7 +250,10 @@ class ProposalStore:
         return bytes(row["raw"])
 
     def answer(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
-        """Take a party's answer in; it is final but for a withdrawal."""
+        """Take a party's answer in; it is final but for a withdrawal.
+
+        Its words, which are for the analyst alone, come in a second answer: all are shown the first as it was signed.
+        """
         said = ProposalAnswer.unpack(raw, self.members)
         with self._changing(now) as file:
             row = self._row_for(file, said.proposal, _check_signer(said, caller))
@@ -258,11 +262,15 @@ class ProposalStore:
                     f"{said.party} is no party of the study {row['name']!r}, so it has no say in it [FE021]"
                 )
             known = file.execute(
-                "SELECT yes, retries FROM answers WHERE proposal = ? AND party = ?", (said.proposal, said.party)
+                "SELECT yes, why, retries FROM answers WHERE proposal = ? AND party = ?", (said.proposal, said.party)
             ).fetchone()
             if known is not None:
                 if (bool(known["yes"]), known["retries"]) != (said.yes, said.retries):
                     raise FederationError(f"{said.party} has answered otherwise before; a yes can be withdrawn [FE022]")
+                if said.why and not known["why"]:
+                    named = (said.why, said.proposal, said.party)
+                    file.execute("UPDATE answers SET why = ? WHERE proposal = ? AND party = ?", named)
+                    _mark_changed(file, said.proposal)
             elif row["state"] == "open" and now < datetime.fromisoformat(row["deadline"]):
                 file.execute(
                     "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -413,7 +421,8 @@ class ProposalStore:
                 file.execute(
                     "UPDATE proposals SET state = ?, ended = ? WHERE id = ?", (step, format_moment(now), row["id"])
                 )
-                file.execute("DELETE FROM packed WHERE proposal = ?", (row["id"],))
+                if step != "done":  # who reads a result reads there whose signatures it needs
+                    file.execute("DELETE FROM packed WHERE proposal = ?", (row["id"],))
                 _mark_changed(file, row["id"])
             if (step == "start" and here) or (step is None and case.state == "running"):
                 self._take(places, case.parties)  # also for one that waits for others: nobody overtakes it
@@ -451,12 +460,13 @@ class ProposalStore:
     def _describe(self, file: sqlite3.Connection, row: sqlite3.Row, caller: str) -> dict[str, Any]:
         state: State = row["state"]
         answers = dict.fromkeys(json.loads(row["parties"]))
-        said = file.execute("SELECT party, yes, why FROM answers WHERE proposal = ?", (row["id"],)).fetchall()
+        said = file.execute("SELECT party, yes, why, raw FROM answers WHERE proposal = ?", (row["id"],)).fetchall()
         answers |= {each["party"]: bool(each["yes"]) for each in said}
+        signed = {each["party"]: each["raw"].decode("ascii") for each in said if _WORDLESS in each["raw"]}
         runs = state == "running" and row["withdrawn"] is None and not row["waits"]
         names = ("id", "name", "kind", "digest", "analyst", "purpose", "state", "attempt", "made", "deadline", "ended")
         shown = {name: row[name] for name in names}
-        shown |= {"parties": list(answers), "answers": answers, "withdrawn": row["withdrawn"]}
+        shown |= {"parties": list(answers), "answers": answers, "signed": signed, "withdrawn": row["withdrawn"]}
         shown |= {"room": attempt_room(row["id"], row["attempt"]) if runs else None, "serial": row["serial"]}
         if caller in (row["analyst"], COORDINATOR):
             shown["reasons"] = {each["party"]: each["why"] for each in said if each["why"]}

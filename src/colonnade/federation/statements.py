@@ -361,6 +361,7 @@ class ProposalAnswer(SignedStatement):
 class AttemptReport(SignedStatement):
     """How an attempt ended for one participant. It never says why: a reason may depend on a cell.
 
+    ``finished``: it holds the result, also where it took that from the hub with the signatures of the others.
     ``lost``: a peer, the hub or the process itself was lost. ``stopped``: for a reason of its own.
     """
 
@@ -373,12 +374,14 @@ class AttemptReport(SignedStatement):
     """The SHA-256 of ``model.json``, of who has finished and holds the result that is for everybody."""
     files: Annotated[Mapping[MemberName, Sha256], Field(max_length=MOST_FILES)] = field(default_factory=dict)
     """The SHA-256 of each file beside it that is for everybody too."""
+    lost: Annotated[tuple[MemberName, ...], Field(max_length=MOST_PARTIES)] = ()
+    """Owners without whom the others went on: their signatures are missing, and the hub's word for that is none."""
 
     kind, signer_field = "outcome", "participant"
 
     def check(self, members: FederationMembers) -> None:
         """Raise an error if it names a result of an attempt that has not finished."""
-        if (self.result and self.ended != "finished") or (self.files and not self.result):
+        if (self.result and self.ended != "finished") or ((self.files or self.lost) and not self.result):
             raise FederationError(f"this outcome of {self.signer} names a result though it has not finished [FE083]")
 
 

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.disk import reading, writing
 from colonnade.errors import BudgetError, PolicyError, StorageError, StudyError
 from colonnade.federation.scores.session import (
     PersistentSession,
@@ -33,9 +32,9 @@ from colonnade.federation.scores.session import (
     read_scores_section,
 )
 from colonnade.federation.store_file import StoreFile
+from colonnade.federation.token_file import private_token
 from colonnade.privacy import Event, LedgerEntry, NonPrivate, PostProcessing, RepeatedRelease
 from colonnade.protocols.on_demand import Gate, GateDecision, PeoplePlaces
-from colonnade.randomness import new_key
 from colonnade.study import PartyConfig
 
 COUNTS_FILE = "scores.db"
@@ -323,9 +322,6 @@ class AnswerQuota:
         self._marks.close()
 
 
-_TOKEN_DIGITS = 64
-
-
 @dataclass(frozen=True)
 class OpenQuestion:
     """One standing question: the session that is kept open, and where to ask if this party may."""
@@ -396,17 +392,4 @@ class ScoresService:
 
     def token(self) -> str:
         """The token with which programs of this machine ask, made if there is none; its owner alone can read it."""
-        try:
-            if not self.token_file.exists():
-                self.token_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                writing.write_files({self.token_file: f"{new_key().hex()}\n".encode()}, private=True)
-            if self.token_file.stat().st_mode & 0o077:
-                raise StorageError(f"{self.token_file} can be read by others: make it private with `chmod 600` [SO031]")
-            text = reading.read_text(self.token_file).strip()
-        except OSError as error:
-            raise StorageError(f"{self.token_file} cannot be used: {error.strerror} [SO032]") from None
-        except (reading.UnreadableFile, reading.MalformedFile) as error:
-            raise StorageError(f"{self.token_file} cannot be read: {error} [SO033]") from None
-        if len(text) != _TOKEN_DIGITS or not text.isalnum():
-            raise StorageError(f"{self.token_file} holds no token: delete it, and a new one is made [SO034]")
-        return text
+        return private_token(self.token_file)

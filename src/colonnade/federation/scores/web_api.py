@@ -7,7 +7,6 @@ know the token, and what it sends is refused by its Origin.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import json
 import time
@@ -29,6 +28,7 @@ from colonnade.errors import CapacityError, ColonnadeError, ConnectError, StudyE
 from colonnade.federation.http_server import HttpServer, listen, read_body
 from colonnade.federation.scores.service import OpenQuestion, ScoresService
 from colonnade.federation.scores.session import PersonAnswer, RefusedPerson, StandingStudy
+from colonnade.federation.token_file import shows_token
 from colonnade.protocols.on_demand import MOST_ASKED
 from colonnade.versions import installed_versions
 
@@ -164,15 +164,11 @@ class ScoresRequest(BaseModel):
 
 def routes(service: ScoresService) -> list[BaseRoute]:
     """The paths under ``/v1/`` of a party's scores."""
-    token = service.token().encode()
+    token = service.token()
     described: dict[str, dict[str, Any]] = {}
 
-    def allowed(request: Request) -> bool:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token)
-
     async def scores(request: Request) -> Response:
-        if not allowed(request):
+        if not shows_token(request.headers.get("authorization", ""), token):
             return _refuse(401, "Show the token of this agent: Authorization: Bearer TOKEN. [CO026]", **_WHO)
         body = await read_body(request, LARGEST_BODY)
         if body is None:
@@ -187,7 +183,7 @@ def routes(service: ScoresService) -> list[BaseRoute]:
         return await _answer_request(kept, question.ids, service.scored)
 
     async def models(request: Request) -> Response:
-        if not allowed(request):
+        if not shows_token(request.headers.get("authorization", ""), token):
             return _refuse(401, "Show the token of this agent: Authorization: Bearer TOKEN. [CO028]", **_WHO)
         for name, kept in service.asked_here.items():
             if name not in described:
