@@ -409,6 +409,13 @@ def samples(found: Standing, name: str, token: str | None = None) -> dict[str, f
     return {name: float(value) for name, value in told}
 
 
+def token(found: Standing, name: str) -> str:
+    """What the owner of a process shows for the whole page."""
+    file = found.of(name) / "agent" / "metrics.token"
+    assert file.stat().st_mode & 0o777 == 0o600
+    return file.read_text().strip()
+
+
 def spans(text: str) -> list[dict[str, object]]:
     """The spans that a process has printed among other lines, each as an object over several lines."""
     return [json.loads(block) for block in re.findall(r"^\{$.*?^\}$", text, re.MULTILINE | re.DOTALL)]
@@ -441,11 +448,9 @@ def test_every_metric_of_the_page_has_a_sample_where_it_belongs(watched: Standin
     refused = 'colonnade_refused_total{why="question"}'
     until(lambda: samples(watched, HUB)[refused], "the hub to count a refusal")
     assert not any("observer" in sample for sample in samples(watched, "bank")), "any user of this machine asks so"
-    file = watched.of("bank") / "agent" / "metrics.token"
-    assert file.stat().st_mode & 0o777 == 0o600
     with pytest.raises(httpx.HTTPStatusError, match="401"):
         samples(watched, "bank", "0" * 64)
-    told = {"hub": samples(watched, HUB), "agent": samples(watched, "bank", file.read_text().strip())}
+    told = {"hub": samples(watched, HUB), "agent": samples(watched, "bank", token(watched, "bank"))}
     for where, other in (("hub", "agent"), ("agent", "hub")):
         found, beyond = told[where], named(other) - named(where)
         assert all(any(sample.startswith(name) for sample in found) for name in named(where)), (sorted(found), where)
@@ -507,7 +512,7 @@ def test_a_study_whose_participants_connect_to_each_other_is_counted_and_traced(
         ended = 'colonnade_attempts_total{ended="finished"}'
         until(lambda name=name, ended=ended: samples(watched, name).get(ended) == 1, f"{name} to count its attempt")
     until(lambda: samples(watched, HUB)["colonnade_relayed_bytes_total"] > 0, "the hub to count what it carried")
-    left, config = samples(watched, "shop"), watched.config("shop")
+    left, config = samples(watched, "shop", token(watched, "shop")), watched.config("shop")
     least = min(cap.remaining for cap in config.open_ledger().remaining(config.caps) if cap.who == "analyst")
     assert left['colonnade_epsilon_left{days="0",observer="analyst"}'] == least < 2.0
     watched.stop("shop")
