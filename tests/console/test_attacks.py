@@ -23,7 +23,7 @@ from starlette.types import Message, Scope
 from typer.testing import CliRunner
 
 from colonnade.cli.app import app
-from colonnade.cli.console_commands import greeting
+from colonnade.cli.console_commands import greeting, whose
 from colonnade.console import app as live, server
 from colonnade.console.access import (
     IDLE_SECONDS,
@@ -37,8 +37,10 @@ from colonnade.console.app import make_app
 from colonnade.console.security_middleware import HEADERS, LARGEST_FORM
 from colonnade.console.server import ConsoleServer, serve_console
 from colonnade.errors import ConnectError
+from colonnade.federation.members import FederationMembers
 from colonnade.study import PartyConfig
 from colonnade.study.party_file import ConsoleRole, ConsoleSection
+from tests.federation.club import club
 from tests.support.errors import raises
 from tests.support.waiting import until
 
@@ -613,6 +615,23 @@ def test_a_link_is_made_while_the_console_runs(tmp_path: Path) -> None:
         assert ("--link" in told, "link=" in told) == (True, False), "standard output may be a log here"
         for name in ("", " ", "a\nb", "x" * 81):
             shows(run(path, "--link", "--person", name), "one short line")
+    finally:
+        console.stop()
+
+
+def test_a_hub_makes_links_for_its_members_and_operators_alone(tmp_path: Path) -> None:
+    path = club(tmp_path).members.path
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('\n[hub]\nconsole = "127.0.0.1:0"\noperators = ["Olga"]\n')
+    folder, part = whose(path)
+    members = FederationMembers.load(path)
+    console = serve_console(Notebook(), folder, part, dict, PAGES, may_enter=members.may_enter)
+    try:
+        for name in ("ana", "Olga"):
+            link = json.loads(run(path, "--link", "--person", name, "--json"))["link"]
+            shows(ask(console, "GET", "/first", cookie(console, link))[1], f"Signed in as {name}")
+        for name in ("Ana", "olga", "coordinator", "pat"):
+            shows(run(path, "--link", "--person", name), "operators", "FE723")
     finally:
         console.stop()
 

@@ -774,6 +774,16 @@ def test_a_result_of_the_hubs_own_making_is_not_taken_and_one_that_a_party_signe
     assert {told.result for told in ours} == {hashlib.sha256(b"{}").hexdigest()}, "whoever asks next needs our name"
 
 
+def test_who_was_lost_stands_in_what_a_party_signs(bank: Working) -> None:
+    with bank.agent(begun=True) as agent:
+        folder = agent.store.attempts(bank.study.id)[0].folder
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps({"result": "0" * 64, "lost": ["clinic"]}))
+        agent.store.end_attempt(bank.study.id, 1, "finished", None)
+        until(lambda: bank.hub.told)
+    assert [(told.ended, told.lost) for told in bank.hub.told] == [("finished", ("clinic",))]
+
+
 def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
     three: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -664,6 +664,7 @@ WRONG = {
 }
 WRONG_HUB = {
     'memory = "four"': ("FE036|VA157", "hub.memory"),
+    'operators = ["olga", "Ana"]': ("VA722", "hub.operators", "ana"),
     "lanes = 0": ("FE036", "hub.lanes"),
     "[hub.compute]\nworkers = 0": ("FE036", "hub.compute.workers"),
     '[hub.compute]\nengine = "somewhere"': ("VA182", "hub.compute.engine"),
