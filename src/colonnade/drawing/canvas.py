@@ -15,7 +15,6 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
-from colonnade.disk.writing import write_files
 from colonnade.sanitize import replace_invisible, sanitize
 
 _LONGEST = 4000
@@ -201,7 +200,7 @@ class Picture:
 
     def save(self, path: str | Path) -> Path:
         """Write the picture as an SVG file and return its path."""
-        write_files({Path(path): f"{self.svg}\n".encode()})
+        Path(path).write_text(self.svg + "\n", encoding="utf-8")
         return Path(path)
 
     def _repr_svg_(self) -> str:
