@@ -142,7 +142,7 @@ def _find_signs(columns: Mapping[str, Any], name: str, said: TextFormat) -> Text
                 votes.update(cell_parsing.fitting_formats(texts, said))
     best = [each for each in cell_parsing.NUMBER_FORMATS if votes and votes[each] == max(votes.values())]
     for column, texts in known.items():
-        readings = {}
+        readings: dict[bytes, TextFormat] = {}
         for each in best:
             place = cell_parsing.CellLocation(name, column, range(1, len(texts) + 1), text=each)
             if _can_read(cell_parsing.parse_numbers, texts, place):
