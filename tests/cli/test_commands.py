@@ -49,7 +49,7 @@ BANK = "bank/party.toml"
 def test_privacy_before_anybody_says_yes(colonnade, study):
     text = colonnade("privacy", study, "--rows", 3000)
     described = "Principal components of what a bank, a shop and a clinic know"
-    noise = "FORECAST for 3,000 people: noise moves the variance of a component, in even shares, by about 1.1"
+    noise = "FORECAST for 3,000 people: noise moves the variance of a component, in even shares, by about 1.4"
     check_words(text, described, "bank+shop", "inf", "cannot tell", "on the wire", "bits", noise, "TOO FEW PEOPLE")
     facts = colonnade("privacy", study, "--rows", 3000, "--json")
     forecast = facts["forecast"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 import shutil
 import stat
@@ -137,6 +138,22 @@ def test_other_people_are_refused_or_left_out_and_nothing_is_overwritten(colonna
     assert rows_of(out) == expected[2:]
     assert "2 rows of bank, 0 rows of shop, 2 rows of clinic left out" in colonnade(*given, "--common", "--assess")
     assert "leave --same-order out" in colonnade(*given, "--common", "--same-order", code=DataError.exit_code)
+
+
+def test_force_replaces_regular_files_alone(colonnade, tmp_path, out) -> None:
+    out.symlink_to(os.devnull)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for words in (
+        (*LOGISTIC, *tables(), "--out", out, "--force"),
+        (*LOGISTIC, *tables(), "--out", pipe, "--force"),
+        (*LOGISTIC, *tables(), "--out", tmp_path / "new.csv", "--page", pipe, "--force"),
+        ("export", model_at("logistic"), "--to", "json", "--out", pipe, "--force"),
+    ):
+        text = colonnade(*words, code=StorageError.exit_code)
+        check_words(text, "cannot be written: it is no regular file, and only those are replaced")
+    assert out.is_symlink()
+    assert pipe.is_fifo()
 
 
 def test_models_of_other_kinds(colonnade, out) -> None:

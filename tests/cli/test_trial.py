@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -95,6 +96,22 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(colonnade, files, more, er
     assert says in text
     assert text.count("\n") == 1
     assert sorted(path.name for path in files.iterdir()) == ["bank.csv", "shop.csv"]
+
+
+def test_labels_that_are_missing_are_said_and_so_are_numbers_that_can_be_read_in_two_ways(colonnade, files):
+    lines = [line.split(",") for line in (files / "bank.csv").read_text().splitlines()]
+    for line in lines[1:21]:
+        line[3] = ""
+    (files / "bank.csv").write_text("\n".join(",".join(line) for line in lines) + "\n")
+    shop = (files / "shop.csv").read_text()
+    (files / "shop.csv").write_text(re.sub(r"(\d+)\.(\d\d)", r'"1\1,1\2"', shop))
+    given = ("--id", "shop=customer", "--label", "bank.default")
+    text = trial(colonnade, *given, code=DataError.exit_code)
+    check_words(text, "shop.csv: column 'spend'", "--thousands", "[DA740]")
+    made = trial(colonnade, *given, "--thousands", "shop=,")
+    assert made.count("20 labels are missing: whoever has none is left out") == 1
+    assert Schema.load("schemas/shop.toml", drafts=True).columns["spend"].low >= 1000
+    assert "20 without a label" in colonnade("keys", "study.toml", "bank/party.toml")
 
 
 def test_a_file_of_ids_alone_is_named_whatever_the_label_is(colonnade, files):

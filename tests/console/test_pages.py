@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 from html import unescape
@@ -372,6 +373,13 @@ def test_results_stand_side_by_side_one_that_is_damaged_is_said_so_and_ids_lead_
             if row["epsilon"] is not None:
                 shows(page, escape(f"{format_rounded_up(row['epsilon'])} (delta {row['delta']:g}; {row['adjacency']})"))
     assert client.get("/results?id=../../etc&id=%00").text.count(" checked>") == 0
+    lacking = hub.done("split.json", purpose="a fourth")
+    model = hub.results / lacking / "model.json"
+    content = json.loads(model.read_text())
+    del content["learned"]["plan"]["rows"]
+    model.write_text(json.dumps(content))
+    shutil.copyfile(FIXTURES / "split.npz", model.with_suffix(".npz"))
+    shows(client.get(f"/proposals/{lacking}").text, "The model cannot be shown here", "is damaged")
     damaged = hub.done(purpose="a third")
     (hub.results / damaged / "model.json").write_text("{")
     (hub.results / damaged / "privacy.json").write_text("[]")

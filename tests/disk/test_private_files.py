@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,33 @@ def folder(tmp_path) -> Iterator[Path]:
     before = os.umask(0)
     yield tmp_path
     os.umask(before)
+
+
+def special_files(folder: Path) -> list[Path]:
+    """What may stand where a file is to be written and is none: a pipe, a socket, a folder, a device by a link."""
+    pipe, link, device, place = (folder / name for name in ("pipe", "link", "null", "folder"))
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    device.symlink_to(os.devnull)
+    place.mkdir()
+    with closing(socket.socket(socket.AF_UNIX)) as listening:
+        listening.bind(str(folder / "socket"))
+    return [pipe, link, device, place, folder / "socket"]
+
+
+def test_only_regular_files_are_ever_replaced(folder: Path) -> None:
+    for path in special_files(folder):
+        before = os.lstat(path)
+        for private in (False, True):
+            for contents in ({path: b"x"}, {folder / "other": b"x", path: b"x"}):
+                with pytest.raises(OSError, match="no regular file"):
+                    writing.write_files(contents, private=private)
+        assert (os.lstat(path).st_ino, os.lstat(path).st_mode) == (before.st_ino, before.st_mode)
+        assert not (folder / "other").exists()
+    kept, link = readable(folder / "kept"), folder / "regular"
+    link.symlink_to(kept)
+    writing.write_files({link: b"new"})
+    assert link.read_bytes() == b"new"
 
 
 def mode(path: Path) -> int:

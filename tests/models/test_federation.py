@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import datetime
+import os
+import subprocess
+import sys
 from functools import cache, partial
 from itertools import combinations
 
@@ -493,3 +496,26 @@ def test_a_budget_that_cannot_be_spent_is_said_by_the_statement(tmp_path):
     assert again.privacy_.assumptions == model.privacy_.assumptions
     found = joint_scores(linear(group, 9.0), group, to="bank", epsilon=200.0, answers="levels")
     assert "bank learns epsilon 40.0000 of 200 allowed: there is more noise" in " ".join(found.privacy_.assumptions)
+
+
+RUN = """
+import os, pyarrow
+from colonnade import PCA, Federation, Party, Schema, number
+ids = [f"p{n}" for n in range(60)]
+parties = [
+    Party(x, pyarrow.table({"person_id": ids, x: range(60)}), schema=Schema({x: number(0, 60)}), id="person_id")
+    for x in ("a", "b", "c")
+]
+for mode in ("ot", "dh"):
+    PCA(1, epsilon=1.0).fit(Federation(parties).align("person_id", mode=mode))
+with open("/proc/self/maps") as file:
+    print([line for line in file if " r-x" in line and os.environ["TMPDIR"] in line], os.listdir(os.environ["TMPDIR"]))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system does not say what a process runs")
+def test_nothing_is_run_from_where_temporary_files_go(tmp_path):
+    """Some mount it so that nothing can be."""
+    place = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", RUN], env=place, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] []", done.stderr

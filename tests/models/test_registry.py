@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from colonnade.errors import StudyError
+from colonnade.errors import DataError, StudyError
 from colonnade.kinds.pca.model import PCA
 from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.polynomial.model import PolynomialSum
@@ -37,7 +38,7 @@ from colonnade.models.serialization import (
 )
 from colonnade.protocols.lanes.lane import why_no_lanes
 from colonnade.protocols.moments import programs as moments
-from colonnade.tables import Schema, flag, number, read_table
+from colonnade.tables import Schema, decode, flag, number, read_table
 from tests.support.errors import raises, refused
 from tests.support.federations import made_up
 
@@ -343,6 +344,49 @@ def test_a_model_without_its_arrays_with_those_of_another_or_damaged_is_refused(
     path.write_text(json.dumps(read_json(path) | {"learned": 3}))
     with raises(StudyError, "ST091", "TypeError"):
         Estimator.load(path)
+
+
+MODELS = Path(__file__).parents[1] / "fixtures" / "models"
+
+
+@pytest.mark.parametrize("name", ["split", "split-embeddings", "split-regressor", "pca", "logistic", "glm"])
+def test_a_model_that_lacks_what_it_says_of_itself_is_refused(name, tmp_path):
+    """One that loads can say all that pages and notebooks show of it."""
+    content, path = read_json(MODELS / f"{name}.json"), tmp_path / f"{name}.json"
+    if (arrays := (MODELS / f"{name}.npz")).exists():
+        shutil.copyfile(arrays, tmp_path / arrays.name)
+    plan, refused = content["learned"].get("plan", content["learned"]), []
+    for key in list(plan):
+        kept = plan.pop(key)
+        path.write_text(json.dumps(content))
+        try:
+            found = Estimator.load(path)
+        except StudyError:
+            refused.append(key)
+        else:
+            assert found.summary()
+            assert found._repr_html_()
+        plan[key] = kept
+    assert refused
+    assert not name.startswith("split") or "how" in refused
+    assert name not in ("split", "split-regressor") or "rows" in refused
+
+
+def test_complex_arrays_are_refused(wide, tmp_path):
+    """Their imaginary parts would be lost without a word."""
+    model, path = wide
+    strange = pack_arrays({"components": model.components_ + 0j}, path)
+    (tmp_path / "saved.npz").write_bytes(strange)
+    path.write_text(json.dumps(read_json(path) | {"arrays": hashlib.sha256(strange).hexdigest()}))
+    with raises(StudyError, "ST096", "saved.npz"):
+        Estimator.load(path)
+    schema = next(iter(model.schemas_.values()))
+    matrix = np.zeros((2, schema.encoded_width), complex)
+    for given in (matrix, {name: matrix[:, part] for name, part in schema.encoded_slices.items()}):
+        with raises(DataError, "DA742"):
+            decode(schema, given)
+    with raises(DataError, "DA742"):
+        model.transform(np.zeros((2, len(model.feature_names_in_)), complex), encoded=True)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here that is always full")

@@ -166,10 +166,10 @@ def test_what_no_lists_can_meet_is_refused_at_once(folder, parties, settings, me
 
 
 def test_everyone_agrees_on_how_people_are_matched(folder):
-    said = ("", 'mode = "ot"\n', 'mode = "helper"\n', "hidden = true\n", "at_least = 2\n", KEYS, "reuse = false\n")
+    said = ("", 'mode = "dh"\n', 'mode = "helper"\n', "hidden = true\n", "at_least = 2\n", KEYS, "reuse = false\n")
     digests = {load(folder, STUDY).digest, *(aligned(folder, each).digest for each in said)}
     assert len(digests) == len(said) + 1
-    same = ("", 'mode = "dh"\n[align.keys.born]\nkind = "text"\n')
+    same = ("", 'mode = "ot"\n[align.keys.born]\nkind = "text"\n')
     assert len({str(aligned(folder, each).aligning.agreement) for each in same}) == 1
 
 
@@ -428,7 +428,7 @@ def test_people_are_found_and_counted(first):
     for model in models:
         assert np.array_equal(model.components_, models[0].components_)
         assert first.study().aligning.sentence in model.privacy_.assumptions
-    settings = {"mode": "dh", "hidden": False, "on": ["person_id"], "matched": common(first), "reused": False}
+    settings = {"mode": "ot", "hidden": False, "on": ["person_id"], "matched": common(first), "reused": False}
     for name in first.parties:
         facts = first.run_json(name)["alignment"]
         assert facts.pop("seconds") >= 0

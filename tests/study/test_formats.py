@@ -234,8 +234,6 @@ OTHER_NUMBERS = {
     "wire/link_offers.py:_MAGIC": "part of the wire",
     "wire/codec.py:MAGIC": "part of the wire",
     "tables/files.py:_PARQUET_MAGIC": "of Parquet",
-    "tables/files.py:DEFAULT_FORMAT": "how a CSV file is written where nobody says so",
-    "tables/schema.py:_NO_FORMAT": "the same, of a schema",
     "tables/keys.py:UNICODE_VERSION": "of the standard",
     "tables/partitioning/partitions.py:_FORMAT": "a folder that is deleted when its study ends",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import shutil
@@ -15,6 +16,10 @@ from colonnade.models import Estimator
 from colonnade.privacy import Ledger, NonPrivate, Statement
 from colonnade.privacy.statement import format_rounded_up
 from colonnade.study import Study, preflight
+from colonnade.study.doctor import examine
+from colonnade.study.local import folder_of
+from colonnade.study.record import read_facts
+from colonnade.tables.partitioning import stage_table
 from tests.support.errors import raises
 from tests.support.places import Place
 from tests.support.studies import check_words
@@ -51,6 +56,66 @@ def place(fitted, tmp_path):
     for ledger in found.folder.glob("*/ledger.sqlite*"):
         ledger.unlink()
     return found
+
+
+def blank_labels(place, count):
+    """Empty the label of some people of the bank's, and return who they are."""
+    path = place.folder / "tables" / "bank.csv"
+    head, *rows = csv.reader(path.read_text().splitlines())
+    at = head.index("default")
+    for row in rows[:count]:
+        row[at] = ""
+    path.write_text("".join(f"{','.join(row)}\n" for row in (head, *rows)))
+    return {row[0] for row in rows[:count]}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        ONE_SHOT,
+        f'kind = "glm"\nfamily = "logistic"\n{LABELLED.partition("rows")[0]}rows = {ROWS}\n',
+        f'kind = "split-classifier"\n{LABELLED}',
+        f'kind = "synthetic"\n{LABELLED}',
+    ],
+    ids=["logistic", "glm", "split", "synthetic"],
+)
+def test_whoever_has_no_label_is_left_off_the_list_of_its_owner(place, tmp_path, task):
+    study, config, shop = place.study("labels", task), place.config("bank"), place.config("shop")
+    blank = blank_labels(place, 7)
+    own = study.roster.schemas["bank"]
+    assert (study.label_of("bank"), study.label_of("shop")) == ("default", None)
+    found = config.table(own, study.aligning.plan, "default").keys
+    assert (found.unlabelled, found.missing, found.repeated) == (7, 0, 0)
+    everybody = config.table(own, study.aligning.plan).keys
+    assert set(everybody.values) - set(found.values) == {
+        value for value in everybody.values if value[4:].decode() in blank
+    }
+    assert shop.table(study.roster.schemas["shop"], study.aligning.plan, study.label_of("shop")).keys.unlabelled == 0
+    staged = stage_table(config.data, own, study.aligning.plan, tmp_path, misfits="map", label="default")
+    assert (staged.keys, staged.unlabelled, staged.missing) == (len(found), 7, 0)
+    staged.remove()
+    told = {name: {check.what: check for check in examine(study.path, place.config_file(name))} for name in COLUMNS}
+    assert "labels" not in told["shop"]
+    check_words(told["bank"]["labels"].detail, "7 of ", "stay off the list of keys, and no other participant is told")
+    assert (told["bank"]["labels"].level, told["bank"]["table"].level) == ("unsure", "good")
+    assert "7 without a label" in told["bank"]["keys"].detail
+    schema = place.folder / "schemas" / "bank.toml"
+    schema.write_text(schema.read_text().replace('"flag"', '"flag"\nmissing = false'))
+    again = Study.load(study.path)
+    assert config.table(again.roster.schemas["bank"], again.aligning.plan, "default").keys.unlabelled == 0
+    checks = {check.what: check.detail for check in examine(study.path, place.config_file("bank"))}
+    assert "7 of " in checks["labels"]
+
+
+def test_a_run_is_about_people_with_labels_and_nobody_else_is_told(place):
+    study = place.study("labels", ONE_SHOT, NOISY)
+    blank_labels(place, 7)
+    out, _ = place.run(study)
+    records = {name: read_facts(folder_of(out, name)) for name in COLUMNS}
+    assert [records[name]["alignment"].get("unlabelled") for name in COLUMNS] == [7, None, None]
+    left = [name for name, facts in records.items() if "unlabelled" in json.dumps(facts)]
+    assert (left, "unlabelled" in (out / "run.json").read_text()) == (["bank"], False)
+    assert read_facts(out)["alignment"]["rows"]["bank"] == records["bank"]["alignment"]["rows"] - 7
 
 
 def played(place, name, task, budget):

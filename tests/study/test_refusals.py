@@ -11,6 +11,7 @@ import io
 import json
 import re
 import sys
+import tempfile
 import threading
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -295,6 +296,9 @@ def test_a_policy_names_the_schemas_that_a_party_agrees_to(world, shown):
 
 def test_a_policy_can_insist_on_seats_that_check_each_other_and_not_on_what_there_is_not(world):
     unchecked = world.written()
+    text = unchecked.path.read_text()
+    unchecked.path.write_text('security = "semi-honest"\n' + text)
+    unchecked = Study.load(unchecked.path)
     path = world.folder / "bank" / "party.toml"
     text = path.read_text()
     wrong = [(UNPINNED, f'schemas = ["{digest}"] ', "VA205") for digest in ("abc", "g" * 64, "A" * 64)]
@@ -305,7 +309,7 @@ def test_a_policy_can_insist_on_seats_that_check_each_other_and_not_on_what_ther
     path.write_text(text.replace('# security = "active" ', 'security = "active" '))
     with raises(errors.PolicyError, "PO018", "bank"):
         world.config().check(unchecked)
-    unchecked.path.write_text('security = "active"\n' + unchecked.path.read_text())
+    unchecked.path.write_text(unchecked.path.read_text().replace("semi-honest", "active"))
     world.config().check(Study.load(unchecked.path))
 
 
@@ -468,6 +472,15 @@ def test_a_program_is_asked_with_the_study_and_its_cost_and_never_in_vain(unhear
     assert not unheard.config().ledger.exists()
 
 
+def test_the_doctor_tries_the_folder_of_temporary_files(world, monkeypatch):
+    study = world.written()
+    found = world.checks(study)["temporary files"]
+    assert (found.level, str(tempfile.gettempdir()) in found.detail) == ("good", True)
+    monkeypatch.setattr(tempfile, "tempdir", str(world.folder / "not there"))
+    found = world.checks(study)["temporary files"]
+    assert (found.level, errors.code_of(found.detail)) == ("bad", "SO740")
+
+
 # --- a study that already ran
 
 
@@ -527,8 +540,9 @@ def test_who_must_say_yes_to_a_repetition(bank, unheard):
     assert check_rerun(study, config(again="true"), by_digest, False)
 
 
-def test_who_starts_everybody_is_asked_whatever_the_policies_say(bank):
+def test_who_starts_everybody_is_asked_whatever_the_policies_say(bank, unheard):
     study, config, ran = bank
+    unheard.edit("bank/party.toml", "^epsilon = .*", "epsilon = 30.0")
     configs = [config()]
     assert approval_for_all(study, configs, None, False, mute=True) == (None, False)
     ran()

@@ -58,12 +58,14 @@ def study(tmp_path):
 # --- in files
 
 
-def test_a_study_that_says_nothing_is_the_study_that_it_was(study, checked):
-    unsaid = study()
-    assert unsaid.trust == Trust(OWNERS, OWNERS, 1)
-    assert "security" not in unsaid.task.agreement
-    assert FOLLOWING in unsaid.statement.assumptions
-    found = [unsaid, study(ACTIVE), *(study(f'{ACTIVE}inputs = "{inputs}"\n') for inputs in ("covert", "unproven"))]
+def test_a_study_that_says_nothing_is_what_python_makes_of_it(study, checked):
+    trusting, unsaid = study('security = "semi-honest"\n'), study()
+    assert trusting.trust == Trust(OWNERS, OWNERS, 1)
+    assert "security" not in trusting.task.agreement
+    assert FOLLOWING in trusting.statement.assumptions
+    assert unsaid.task == MODEL.plan_as_requested(Roster.of(SCHEMAS, security=None))
+    assert unsaid.digest == study(ACTIVE).digest
+    found = [trusting, unsaid, *(study(f'{ACTIVE}inputs = "{inputs}"\n') for inputs in ("covert", "unproven"))]
     assert len({each.digest for each in found}) == 4
     assert [each.task.agreement.get("inputs") for each in found] == [None, "proven", "covert", "unproven"]
     for each in found[1:]:
@@ -73,15 +75,14 @@ def test_a_study_that_says_nothing_is_the_study_that_it_was(study, checked):
         assert FOLLOWING not in others
         again = Statement.from_dict(each.statement.to_dict())
         assert (again.trust, again.assumptions) == (each.statement.trust, each.statement.assumptions)
-    assert study('security = "semi-honest"\n').digest == unsaid.digest
-    assert study(f'{ACTIVE}inputs = "proven"\n').digest == found[1].digest
+    assert unsaid.digest == study('inputs = "proven"\n').digest == study(f'{ACTIVE}inputs = "proven"\n').digest
 
 
 @pytest.mark.parametrize(
     ("said", "task", "message"),
     [
         ('security = "malicious"\n', ROWS, ("ST595", "semi-honest", "active")),
-        ('inputs = "proven"\n', ROWS, ("VA232", "proven")),
+        ('inputs = "proven"\n', 'kind = "synthetic"\nmethod = "mixture"\nrows = 1000\n', "ST156"),
         ('security = "semi-honest"\ninputs = "covert"\n', ROWS, "VA232"),
         (ACTIVE, MESSAGES, ("VA230", "glm")),
         (ACTIVE, SKETCH, ("ST154", "sketch")),
@@ -185,7 +186,8 @@ def test_checks_and_proofs_are_in_the_price(study, checked):
 
 
 def test_a_study_may_ask_for_noise_that_suffices_without_an_owners_part(study):
-    plain, robust, none = (study(said) for said in ("", "noise_missing = 1\n", "noise_missing = 0\n"))
+    trusting = 'security = "semi-honest"\n'
+    plain, robust, none = (study(trusting + said) for said in ("", "noise_missing = 1\n", "noise_missing = 0\n"))
     assert plain.task.noise == none.task.noise < robust.task.noise
     assert len({plain.digest, robust.digest, none.digest}) == 3
     decides, allowed = robust.binding.observer, robust.binding.budget.epsilon
@@ -198,12 +200,12 @@ def test_a_study_may_ask_for_noise_that_suffices_without_an_owners_part(study):
 
 def test_a_preflight_and_the_doctor_say_what_is_done(study, checked):
     for said, level, facts, words in (
-        (ACTIVE, "good", ("active", "proven"), "security is active: seats check"),
-        ("", "unsure", ("semi-honest", None), 'security = "active" does'),
+        ("", "good", ("active", "proven"), "security is active: seats check"),
+        ('security = "semi-honest"\n', "unsure", ("semi-honest", "unproven"), 'security = "active" does'),
     ):
         found = preflight(study(said))
         told = found.to_dict()["security"]
-        assert (told["security"], told["inputs"] if said else None) == facts
+        assert (told["security"], told["inputs"]) == facts
         assert words in shown(found)
         checks = {check.what: check for check in examine(study(said).path, None)}
         assert checks["security"].level == level
@@ -219,11 +221,11 @@ def test_a_preflight_and_the_doctor_say_what_is_done(study, checked):
 @pytest.mark.parametrize(
     ("said", "parties", "threshold", "task", "lost"),
     [
-        (ACTIVE, "abc", 1, ROWS, 0),
+        ("", "abc", 1, ROWS, 0),
         (ACTIVE, "abcd", 1, ROWS, 1),
         (ACTIVE, "abcde", 2, ROWS, 0),
         (ACTIVE, "abcd", 1, 'kind = "synthetic"\nmethod = "mixture"\nrows = 1000\n', 0),  # it needs every seat
-        ("", "abcd", 1, ROWS, None),
+        ('security = "semi-honest"\n', "abcd", 1, ROWS, None),
     ],
 )
 def test_a_preflight_says_how_many_seats_may_be_lost(study, said, parties, threshold, task, lost):

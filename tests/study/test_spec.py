@@ -187,7 +187,8 @@ def test_one_key_in_two_certificates_is_one_participant(folder):
 
 
 def test_promises_and_budgets_are_about_the_committee_of_the_task_which_may_have_none(folder):
-    study, alone = load(folder), load(folder)
+    trusting = ("name = ", 'security = "semi-honest"\nname = ')
+    study, alone = load(folder, trusting), load(folder, trusting)
     assert study.trust == study.roster.trust
     alone.task = replace(alone.task, trust=Trust(("a", "b"), (), 0))
     assert alone.trust.committee == ()

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from colonnade.tables import (
     read_table,
     table as reading,
 )
-from colonnade.tables.cell_parsing import TextFormat
+from colonnade.tables.cell_parsing import AS_USUAL, TextFormat
 from colonnade.tables.profiling import profile_table
 from colonnade.tables.sources import base, file_sets
 from colonnade.tables.sources.base import TableSource, concat_batches, simplify_batch, simplify_type
@@ -233,7 +234,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[..
     streams, stream = list[Any](), StoredFile.stream
     monkeypatch.setattr(StoredFile, "stream", lambda file: streams.append(file) or stream(file))
 
-    def made(text: TextFormat = files.DEFAULT_FORMAT, **held: bytes) -> TableSource:
+    def made(text: TextFormat = AS_USUAL, **held: bytes) -> TableSource:
         listed = []
         for name, content in held.items():
             path = tmp_path / f"{name}.{'parquet' if content.startswith(b'PAR1') else 'csv'}"
@@ -541,10 +542,31 @@ def test_a_program_that_has_the_file_open_itself_keeps_its_settings(
 ) -> None:
     import duckdb
 
-    limit = ducks("select 'p' as person_id, current_setting('memory_limit') as said, 'A' as city")
     with duckdb.connect(str(tmp_path / "x.duckdb"), read_only=True) as own:
-        said = own.execute("select current_setting('memory_limit')").fetchone()
-        assert open_source(limit).read(["said"])["said"].to_pylist() == [said[0]]
+        before = own.execute("from duckdb_settings()").fetchall()
+        assert ids(ducks("select * from x.main.people")) == ["p0", "p1", "p2"]
+        assert own.execute("from duckdb_settings()").fetchall() == before
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_view_in_a_file_reaches_nothing_outside_it(
+    ducks: Callable[[str], Query], tmp_path: Path, opened: bool
+) -> None:
+    """Whoever gave the party the file could else read any file of the party's by it."""
+    import duckdb
+
+    outside, base = tmp_path / "salaries.csv", str(tmp_path / "x.duckdb")
+    outside.write_text("person_id,age\np0,40\n")
+    with duckdb.connect(base) as made:
+        made.execute("create view inside as select * from people where age < 2")
+        made.execute(f"create view far as from read_csv('{outside}')")
+        made.execute(f"create view whole as from read_blob('{outside}')")
+    with duckdb.connect(base, read_only=True) if opened else nullcontext():
+        assert ids(ducks("from inside")) == ["p0", "p1"]
+        for query in ("from far", "from whole", f"from read_csv('{outside}')", f"from '{outside}'"):
+            message = refused(DataError, "DA222", read_table, ducks(query), AGE)
+            assert "outside the database file" in message
+            assert "salaries" not in message
 
 
 def test_a_query_of_duckdb_that_needs_more_memory_gets_it(

@@ -110,7 +110,7 @@ def checked(path: Path, schema: Schema, **said: Any) -> None:
         ("t.csv", GERMAN, "utf-8", {}, 'by semicolons; write separator = ";"'),
         ("t.csv", GERMAN.replace(";", "\t"), "utf-8", {}, r'by tabs; write separator = "\t"'),
         ("t.csv", GERMAN.replace(",", ".").replace(";", ","), "utf-8", SEMICOLONS, 'write separator = ","'),
-        ("t.csv", GERMAN, "utf-8", SEMICOLONS, "has a comma: remove it if it stands between"),
+        ("t.csv", GERMAN, "utf-8", SEMICOLONS, 'has a comma: say thousands = "," if it stands between'),
         ("t.csv", "", "utf-8", {}, "the file is empty"),
         ("t.csv", WORKBOOK, "latin-1", {}, "spreadsheet (.xlsx, .ods) or a zip archive, which is not read; save"),
         ("t.xls", "\xd0\xcf\x11\xe0rest", "latin-1", {}, "the spreadsheet cannot be read"),
@@ -129,12 +129,15 @@ def test_an_error_names_the_cure(
 @pytest.mark.parametrize(
     ("cells", "decimal", "said"),
     [
-        (["1.234.567,5"], ",", "signs between its thousands"),
-        (["1 234,5"], ",", "signs between its thousands"),
+        (["1.234.567,5"], ",", 'signs between its thousands; write decimal = "," and thousands = "." in'),
+        (["1 234,5"], ",", 'write decimal = "," and thousands = " " in'),
         (["1.5"], ",", "has a point, but decimal"),
-        (["1,234,567"], ".", "signs between its thousands"),
-        (["1,234.5"], ".", "signs between its thousands"),
-        (["1\u202f234"], ".", "signs between its thousands"),
+        (["2,580"], ".", 'if it is the decimal sign, write decimal = ","'),
+        (["1,234,567"], ".", 'signs between its thousands; write thousands = "," in'),
+        (["1,234.5"], ".", 'write thousands = "," in'),
+        (["1.234,00"], ".", 'write decimal = "," and thousands = "." in'),
+        (["1\u202f234"], ".", 'write thousands = " " in'),
+        (["1\u2019234"], ".", 'write thousands = "\'" in'),
         (["31.12.2020"], ".", 'looks like a date; declare the column with type = "date"'),
         (["2020-12-31 10:00"], ",", "looks like a date"),
         (["x", "1,5"], ".", "not a number; write it with digits and a decimal point"),
@@ -145,6 +148,90 @@ def test_numbers_that_cannot_be_read(written: Callable[..., Path], cells: list[s
     path = written("x\n" + "".join(f'"{cell}"\n' for cell in cells))
     message = refused(DataError, said, checked, path, Schema({"x": number(0, 10)}, decimal=decimal), id=None)
     assert not any(cell in message for cell in cells if cell != "x")
+
+
+@pytest.mark.parametrize(
+    ("cells", "drafted", "value"),
+    [
+        (["2,580", "1,5"], {"decimal": ","}, 2.58),
+        (["2,580", "1,234,567"], {"thousands": ","}, 2580),
+        (["2,580", "7.5"], {"thousands": ","}, 2580),
+        (["2.580", "0.123"], {}, 2.58),
+        (["1.234,00", "7,5"], {"decimal": ",", "thousands": "."}, 1234),
+        (["1.234", "1.234.567"], {"decimal": ",", "thousands": "."}, 1234),
+        (["1 234", "12"], {"thousands": " "}, 1234),
+        (["1\u202f234", "12.5"], {"thousands": " "}, 1234),
+        (["1'234", "12"], {"thousands": "'"}, 1234),
+        (["-1\u2019234,5", "12"], {"decimal": ",", "thousands": "'"}, -1234.5),
+    ],
+)
+def test_a_draft_finds_signs_between_thousands(
+    written: Callable[..., Path], cells: list[str], drafted: dict[str, str], value: float
+) -> None:
+    path = written("person_id;x\n" + "".join(f"p{row};{cell}\n" for row, cell in enumerate(cells)))
+    found = Schema.from_toml(draft_schema(path, id="person_id"), drafts=True)
+    assert found.text.stated == {"separator": ";", **drafted}
+    wide = Schema({"x": number(-5000, 5000)}, **found.text.stated)
+    assert read_table(path, wide).matrix()[0, 0] * 5000 == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("sign", "fractions", "thousands"),
+    [
+        (",", {"decimal": ","}, {"thousands": ","}),
+        (".", {"decimal": "."}, {"decimal": ",", "thousands": "."}),
+    ],
+)
+def test_a_draft_asks_where_a_sign_can_mean_two_things(
+    written: Callable[..., Path], sign: str, fractions: dict[str, str], thousands: dict[str, str]
+) -> None:
+    cells = [f"{start}{sign}{rest}" for start, rest in ((2, 580), (1, 234), (70, 125))]
+    path = written("person_id;y;x\n" + "".join(f"p{row};7;{cell}\n" for row, cell in enumerate(cells)))
+    said = [" and ".join(f'{key} = "{each}"' for key, each in one.items()) for one in (fractions, thousands)]
+    message = refused(DataError, ("DA740", "t.csv", "'x'", *said), draft_schema, path, id="person_id")
+    assert not any(cell in message for cell in cells)
+    for meant, high in ((fractions, 71), (thousands, 71_000)):
+        found = Schema.from_toml(draft_schema(path, id="person_id", **meant), drafts=True)
+        assert found.columns["x"].high == high
+        assert read_table(path, found).check().total_clipped == 0
+
+
+def test_signs_of_numbers_are_one_choice(written: Callable[..., Path]) -> None:
+    for said, code in (
+        ({"thousands": ";"}, "SC740"),
+        ({"thousands": ",", "decimal": ","}, "SC741"),
+        ({"thousands": ".", "decimal": "."}, "SC741"),
+    ):
+        refused(SchemaError, code, Schema, COLUMNS, **said)
+    wrong = written('x\n"1,23"\n"0,123"\n"1234,567"\n"12,3456"\n')
+    message = refused(DataError, "DA200", checked, wrong, Schema({"x": number(0, 10)}, thousands=","), id=None)
+    assert "rows 1, 2, 3, 4" in message
+
+
+@pytest.mark.parametrize(
+    ("cells", "drafted"),
+    [
+        (["2024-02-28 10:00", "2024-03-01 23:59:59"], 'type = "date"'),
+        (["2024-02-28T10:00:00.123456", "2024-03-01"], 'type = "date"'),
+        (["28.02.2024 8:00", "31.03.2024 9:00"], 'format = "%d.%m.%Y"'),
+        (["2024-02-28T10:00:00Z", "2024-03-01T10:00:00Z"], "x (it has times of a time zone"),
+        (["2024-02-28 10:00+01:00", "2024-03-01 10:00+01:00"], "x (it has times of a time zone"),
+        (pa.array([0, 86_400_000_001], pa.timestamp("us")), 'type = "date"'),
+        (pa.array([0, 86_400_000_001], pa.timestamp("us", "UTC")), "x (it has times of a time zone"),
+    ],
+)
+def test_times_are_drafted_as_dates_and_read_as_days(cells: Any, drafted: str) -> None:
+    table = pa.table({"person_id": ["a", "b"], "x": cells})
+    draft = draft_schema(table, id="person_id")
+    assert drafted in draft
+    if "time zone" in drafted:
+        return
+    assert "times of day as well, which are not read" in draft
+    schema = Schema.from_toml(draft, drafts=True)
+    first, second = read_table(table, schema).matrix()[:, 0] * (schema.columns["x"].high / 2)
+    assert round(second - first) in (1, 2, 32)
+    words = pa.table({"person_id": ["a"], "x": ["2024-02-28T10:00:00Z"]})
+    refused(DataError, "DA741", read_table(words, Schema({"x": date("2024-01-01", "2024-12-31")})).check)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-8"])

@@ -39,6 +39,7 @@ def keys(study: StudyPath, config: PartyPath, json: Json = False) -> None:
         "keys": len(found),
         "missing": found.missing,
         "repeated": found.repeated,
+        "unlabelled": found.unlabelled,
         "examples": list(found.examples),
     }
     emit(facts) if json else say(_keys_text(loaded, own, task, found, rows))
@@ -71,7 +72,7 @@ def _read_keys(study: Study, config: PartyConfig) -> tuple[AlignmentTask, TableK
         raise StudyError(
             f"study {study.name!r} has no [align], so it compares ids as they stand: there are no keys [ST036]"
         )
-    table = config.table(study.roster.schemas[config.name], task.plan)
+    table = config.table(study.roster.schemas[config.name], task.plan, study.label_of(config.name))
     return task, keys_of(table), table.rows
 
 

@@ -126,6 +126,10 @@ def schema_draft(
     file: TableName,
     out: Annotated[Path | None, typer.Option("--out", help="Where to write it.  [default: FILE with .toml]")] = None,
     id: Annotated[str | None, typer.Option("--id", help="The id column, which is left out.")] = None,
+    decimal: Annotated[str | None, typer.Option("--decimal", help="The decimal sign.  [default: as found]")] = None,
+    thousands: Annotated[
+        str | None, typer.Option("--thousands", help="The sign between thousands.  [default: as found]")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write a schema for review; bounds taken from the data are marked and must be replaced."""
@@ -135,7 +139,8 @@ def schema_draft(
     target = out or Path(file).with_suffix(".toml")
     if target.exists():
         raise ColonnadeError(f"{target} is there already; choose another place with --out [CO002]")
-    replace_private(target, draft_schema(given, id=id).encode())  # until it is reviewed it tells about the data
+    draft = draft_schema(given, id=id, decimal=decimal, thousands=thousands)
+    replace_private(target, draft.encode())  # until it is reviewed it tells about the data
     if json:
         emit({"schema": str(target)})
     else:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -32,6 +33,7 @@ from colonnade.study.spec import Study, write_pins
 from colonnade.tables import Schema, draft_schema
 from colonnade.tables.cell_parsing import itemise, suggest_name
 from colonnade.tables.datasets import PERSON_ID
+from colonnade.tables.profiling import profile_table
 from colonnade.tables.sources.factory import guess_format, read_columns
 from colonnade.tables.sources.object_stores import has_pattern
 from colonnade.wire import Certificate, Identity, check_name
@@ -44,7 +46,7 @@ id = {id:<27}# delete this line if the table has no such column
 key = "{name}.key"
 ledger = "ledger.sqlite"
 # misfits = "refuse"            # do not take part if a cell is not in the schema; by default it is mapped and counted
-# separator = ";"               # of a CSV file; likewise encoding = "latin-1" and decimal = ","
+# separator = ";"               # of a CSV file; likewise encoding = "latin-1", decimal = "," and thousands = "."
 # kept = "kept.json"            # what {name} kept of a model (or kept.npz), for "glm-scores" and "split-scores"
 
 # The columns by which a study with [align] may recognise people, under the study's names for them. Cells are compared
@@ -263,6 +265,13 @@ class SchemaDraft:
         found = re.findall(r"^# Left out: (.*)\.$", self.text, re.MULTILINE)
         return [each for each in found if not each.endswith("(the id)")]
 
+    def count_missing(self, label: str | None) -> int:
+        """How many labels are missing; none where the label is another party's."""
+        party, _, column = (label or "").partition(".")
+        if party != self.name:
+            return 0
+        return profile_table(self.file, self.schema.select([column])).columns[0].unknown
+
 
 def prepare_trial(
     study: Path,
@@ -272,6 +281,7 @@ def prepare_trial(
     label: str | None,
     kind: str | None,
     epsilon: float,
+    signs: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Write everything that a first study of these files needs; nothing is written if the study cannot be."""
     if study.exists():
@@ -280,7 +290,8 @@ def prepare_trial(
     if len(files) < 2:
         raise StudyError("a study has two parties or more: give --party NAME=FILE for each of them [ST048]")
     columns = _ids(ids, files)
-    drafts = [_draft(name, file, columns[name], label) for name, file in files.items()]
+    written = {name: {key: _own(given, name, files) for key, given in signs.items()} for name in files}
+    drafts = [_draft(name, file, columns[name], label, written[name]) for name, file in files.items()]
     chosen = _kind(kind, label, drafts)
     text = _STUDY_TEMPLATE.format(
         name=_toml_text(re.sub(r"[^A-Za-z0-9_.-]", "-", study.stem).lstrip("_.-")[:80] or "trial"),
@@ -323,6 +334,7 @@ def prepare_trial(
                 "schema": str(folder / "schemas" / f"{draft.name}.toml"),
                 "columns": len(draft.schema.names),
                 "left_out": draft.left_out,
+                "labels_missing": draft.count_missing(label),
             }
             for draft in drafts
         }
@@ -358,16 +370,21 @@ def _files_by_party(parties: Sequence[str]) -> dict[str, Path]:
 
 def _ids(ids: Sequence[str], files: Mapping[str, Path]) -> dict[str, str]:
     """The id column of each party, from ``COLUMN`` for all or ``NAME=COLUMN`` for one."""
-    own = dict(each.split("=", 1) for each in ids if each.partition("=")[0] in files)
     common = [each for each in ids if each.partition("=")[0] not in files]
     if len(common) > 1:
         raise StudyError(
             "--id names several columns: say whose they are, such as --id bank=client --id shop=buyer [ST052]"
         )
-    return {name: own.get(name, common[0] if common else PERSON_ID) for name in files}
+    return {name: _own(ids, name, files) or PERSON_ID for name in files}
 
 
-def _draft(name: str, file: Path, id: str, label: str | None) -> SchemaDraft:
+def _own(given: Sequence[str], name: str, files: Mapping[str, Path]) -> str | None:
+    """What one party's file has, from ``X`` for all or ``NAME=X`` for one."""
+    own = dict(each.split("=", 1) for each in given if each.partition("=")[0] in files)
+    return own.get(name, next((each for each in given if each.partition("=")[0] not in files), None))
+
+
+def _draft(name: str, file: Path, id: str, label: str | None, signs: Mapping[str, str | None]) -> SchemaDraft:
     columns: list[str] = []
 
     def only_id(there: Sequence[str]) -> Sequence[str]:
@@ -380,9 +397,8 @@ def _draft(name: str, file: Path, id: str, label: str | None) -> SchemaDraft:
         raise DataError(
             f"{file} has no column {id!r}{hint} Name the one that holds ids with --id {name}=COLUMN [DA045]"
         )
-    draft = SchemaDraft(
-        name, file, id, draft_schema(file, id=id, fill=lambda column: f"{name}.{column}" != label), rows
-    )
+    text = draft_schema(file, id=id, fill=lambda column: f"{name}.{column}" != label, **signs)
+    draft = SchemaDraft(name, file, id, text, rows)
     if not re.search(r"^\[columns\.", draft.text, re.MULTILINE):
         beside = f" (left out: {', '.join(draft.left_out)})" if draft.left_out else ""
         wrong = f", so --label {label} names none either" if label is not None and label.startswith(f"{name}.") else ""
@@ -482,19 +498,28 @@ def make_trial(
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", help="The budget against everyone.  [default: 1.0]")
     ] = None,
+    decimal: Annotated[
+        list[str] | None, typer.Option("--decimal", metavar="[NAME=]X", help="The decimal sign.  [default: as found]")
+    ] = None,
+    thousands: Annotated[
+        list[str] | None,
+        typer.Option("--thousands", metavar="[NAME=]X", help="The sign between thousands.  [default: as found]"),
+    ] = None,
     json: Json = False,
 ) -> None:
     """For a trial on one machine: from files to a study that can run, or everyone's keys for a study file."""
     if party:
         price = 1.0 if epsilon is None else epsilon
-        made = prepare_trial(study or Path("study.toml"), party, id or [], label=label, kind=kind, epsilon=price)
+        signs = {"decimal": decimal or [], "thousands": thousands or []}
+        out = study or Path("study.toml")
+        made = prepare_trial(out, party, id or [], label=label, kind=kind, epsilon=price, signs=signs)
         emit(made) if json else say(text_output.trial(made))
         return
     if study is None:
         raise StudyError("name a study file, or give each party's own with --party NAME=FILE [ST033]")
-    if id or label or kind or epsilon is not None:
+    if id or label or kind or decimal or thousands or epsilon is not None:
         raise StudyError(
-            f"--id, --label, --kind and --epsilon go with --party; {study} says these things itself [ST034]"
+            f"--id, --label, --kind, signs and --epsilon go with --party; {study} says these things itself [ST034]"
         )
     pinned = trial(study)
     lacking = [f"put {own.name}'s table at {own.data}" for own in without_tables(study)]

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from colonnade.cli.output import Json, emit, say
+from colonnade.cli.output import Json, emit, say, writing
 from colonnade.disk import reading
 from colonnade.errors import DataError, SchemaError, StorageError, StudyError
 from colonnade.models import Estimator, registry, serialization
@@ -67,6 +67,9 @@ def predict(
     decimal: Annotated[
         list[str] | None, typer.Option("--decimal", metavar="[PARTY=]X", help="The decimal sign in CSV files.")
     ] = None,
+    thousands: Annotated[
+        list[str] | None, typer.Option("--thousands", metavar="[PARTY=]X", help="The sign between thousands.")
+    ] = None,
     threshold: Annotated[
         str | None, typer.Option("--threshold", help="Predict the second class above this chance, or: balanced.")
     ] = None,
@@ -83,7 +86,8 @@ def predict(
 ) -> None:
     """Write predictions, or scores that we received, to a CSV file."""
     tables, files_kept = table or [], kept or []
-    written = {"encoding": encoding or [], "separator": separator or [], "decimal": decimal or []}
+    signs = {"decimal": decimal or [], "thousands": thousands or []}
+    written = {"encoding": encoding or [], "separator": separator or [], **signs}
     for target in filter(None, (out, page)):
         if target.exists() and not force:
             raise StorageError(f"{target} is there already: choose another name, or replace it with --force [SO012]")
@@ -150,6 +154,9 @@ def _people(model: Any, path: Path, tables: Sequence[str], text: TextFormat) -> 
     return named
 
 
+_SAID = re.compile(r'(\w+) = "(.*?)"')
+
+
 def _formats(model: Any, written: Mapping[str, Sequence[str]]) -> dict[str | None, TextFormat]:
     """How each party's file is written, and under ``None`` how all of them are, from ``[PARTY=]VALUE``."""
     parties = list(model.schemas_) if model.recipient is None else []
@@ -171,7 +178,11 @@ def _in_options(tables: Sequence[str]) -> Iterator[None]:
         said = str(error)
         owner = next((text.partition("=")[0] for text in tables if said.startswith(f"{text.partition('=')[2]}: ")), "")
         whose = f"{owner}=" if owner else ""
-        said = re.sub(rf'write (\w+) = "(.*)" {re.escape(WHERE_TO_SAY)}', rf"give --\1 '{whose}\2'", said)
+        said = re.sub(
+            rf'write ((?:(?:and )?\w+ = "[^ ]*" ?)+?) {re.escape(WHERE_TO_SAY)}',
+            lambda keys: "give " + " ".join(f"--{key} '{whose}{sign}'" for key, sign in _SAID.findall(keys[1])),
+            said,
+        )
         said = re.sub(r"with id=\{'(.*)': COLUMN\}", r"with --id \1=COLUMN", said)
         raise DataError(said.replace("say common=True", "say --common")) from None
 
@@ -244,7 +255,7 @@ def export(
     if out.exists() and not force:
         raise StorageError(f"{out} is there already: add --force to replace it, or choose another --out [SO008]")
     model = Estimator.load(path)
-    with serialization.name_file_in_errors(out):
+    with writing(out), serialization.name_file_in_errors(out):
         if to == "onnx":
             model.to_onnx(out)
         else:

@@ -362,6 +362,10 @@ def trial(made: Mapping[str, Any]) -> str:
     for name, each in made["parties"].items():
         lines.append(f"  {name:<{width}}  {each['columns']} columns of {each['file']}, schema {each['schema']}")
         lines += [f"  {'':<{width}}  left out: {column}" for column in each["left_out"]]
+        if each["labels_missing"]:
+            lines.append(
+                f"  {'':<{width}}  {each['labels_missing']:,} labels are missing: whoever has none is left out"
+            )
     lines += made["enough"]
     lines += [
         "THIS IS A TRIAL: bounds in the schemas were taken from the data, all keys are on this machine, and each party",

@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -31,7 +32,10 @@ def write_files(contents: Mapping[Path, bytes], *, private: bool = False) -> Non
     None is replaced before all are on disk under other names. Then they are replaced one after the other, as they are
     given: what tells whether the others belong to it comes last, so that a reader of files of two kinds sees it.
     Nobody but this user can read a private file, whatever the mask of the process, the folder, or an earlier file says.
+    Only regular files are replaced, and links to them: no device, pipe, socket or folder, whoever asks for it.
     """
+    for path in contents:
+        _refuse_special(path)
     with ExitStack() as left:
         partials = {
             path: left.enter_context(_write_partial(path, content, private)) for path, content in contents.items()
@@ -41,6 +45,12 @@ def write_files(contents: Mapping[Path, bytes], *, private: bool = False) -> Non
                 os.replace(partial, path)
         for folder in {path.parent for path in contents}:
             sync_folder(folder)
+
+
+def _refuse_special(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file, and only those are replaced", os.fspath(path))
 
 
 def create_files(contents: Mapping[Path, bytes], private: Collection[Path] = ()) -> None:

@@ -74,9 +74,9 @@ class AlignmentSummary:
         return str(self)
 
 
-def rows_left_out(missing: int, repeated: int) -> list[str]:
+def rows_left_out(missing: int, repeated: int, unlabelled: int = 0) -> list[str]:
     """How many of a party's rows are left out, and why, as texts."""
-    counts = ((missing, "without a full key"), (repeated, "with a repeated key"))
+    counts = ((missing, "without a full key"), (repeated, "with a repeated key"), (unlabelled, "without a label"))
     return [f"{count:,} {why}" for count, why in counts if count]
 
 

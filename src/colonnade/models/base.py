@@ -370,6 +370,7 @@ class Estimator(Planner[RunTask], Generic[RunTask, Result]):
                 )
             model.restore(learned)
             model.check_restored()
+            model.summary()  # what it lacks would else be missed on a page
         return model
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -15,7 +15,7 @@ from colonnade.errors import AlignmentError, PeerLost, PeerStopped, SchemaError,
 from colonnade.models import notebook
 from colonnade.models.alignment import AlignmentSummary, keys_of, keys_on
 from colonnade.models.planner import Roster
-from colonnade.protocols.align import AlignmentTask, Mode
+from colonnade.protocols.align import DEFAULT_MODE, AlignmentTask, Mode
 from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.cell_parsing import TextFormat
@@ -36,7 +36,8 @@ class Party:
 
     ``id`` is the column that names people. ``keys`` is for an alignment, if the table's columns have other names than
     the keys: it maps each key to its column, such as ``{"birth": KeyColumn("dob", format="%d.%m.%Y")}``.
-    ``separator``, ``encoding`` and ``decimal`` say how its CSV file is written, if not as the schema says.
+    ``separator``, ``encoding``, ``decimal`` and ``thousands`` say how its CSV file is written, if not as the
+    schema says.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Party:
         separator: str | None = None,
         encoding: str | None = None,
         decimal: str | None = None,
+        thousands: str | None = None,
     ) -> None:
         if schema is None:
             raise SchemaError(
@@ -63,7 +65,7 @@ class Party:
         self._source = source
         self._id = id
         self._keys = _checked_keys(self.name, keys)
-        self._text = TextFormat(separator, encoding, decimal)
+        self._text = TextFormat(separator, encoding, decimal, thousands)
 
     @cached_property
     def table(self) -> Table:
@@ -154,7 +156,7 @@ class Federation:
         self,
         on: str | Key | Sequence[str | Key],
         *,
-        mode: Mode = "ot",
+        mode: Mode = DEFAULT_MODE,
         hidden: bool = False,
         duplicates: Duplicates = "refuse",
         at_least: int = 1,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, without_code
 from colonnade.tables import Schema, Table
+from colonnade.tables.bins import real_array
 from colonnade.tables.cell_parsing import itemise, pa
 from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.files import LACKS_ID
@@ -221,7 +222,7 @@ def encoded_matrix(source: Any, names: Sequence[str]) -> Matrix:
                     "feature_names_in_, and tables as the parties hold them are passed without encoded=True [DA074]"
                 )
             source = np.column_stack([np.asarray(source[name]) for name in names])
-        found: Matrix = np.asarray(source, dtype=np.float64)
+        found: Matrix = real_array(source)
     except (TypeError, ValueError):
         raise DataError("with encoded=True people are one matrix of numbers, and this is none [DA071]") from None
     if found.ndim != 2 or found.shape[1] != len(names):

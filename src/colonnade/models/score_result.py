@@ -28,6 +28,7 @@ from colonnade.models.serialization import plain_value, read_array, read_texts
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import find_unbudgeted
 from colonnade.tables import Schema
+from colonnade.tables.bins import real_array
 from colonnade.tables.cell_parsing import pa
 
 FILE_OF_MODEL = InFile(Annotated[str, not_shorter_than(1)])
@@ -289,7 +290,7 @@ def _of_everybody(own: Mapping[str, float] | ArrayLike, ids: Sequence[str]) -> N
                 f"the model of own columns says nothing of {lacking:,} of {len(ids):,} people with scores [ST166]"
             )
         own = [own[each] for each in ids]
-    given = np.asarray(own, dtype=np.float64)
+    given = real_array(own)
     if given.shape[:1] != (len(ids),) or not np.isfinite(given).all():
         raise StudyError(
             f"a model of own columns gives finite numbers for each of the {len(ids):,} people with scores [ST167]"

@@ -113,7 +113,10 @@ def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
             if sum(member.file_size for member in archive.infolist()) > _PACKED * len(content):
                 raise ValueError("it would grow too large [VA020]")
         with np.load(io.BytesIO(content), allow_pickle=False) as held:
-            return {name: held[name] for name in held.files if name != _STRAY}
+            found = {name: held[name] for name in held.files if name != _STRAY}
+            if any(array.dtype.kind == "c" for array in found.values()):
+                raise ValueError("complex numbers [VA740]")
+            return found
     except Exception as error:  # what is damaged, or made to be, may raise anything here
         raise ValueError("no arrays that can be read [VA021]") from error
 

@@ -193,6 +193,7 @@ class OwnerAlignment:
             self._keep(aligned)
         matched = None if task.hidden else aligned.size
         left_out = {"missing": keys.missing, "repeated": keys.repeated}
+        left_out |= {"unlabelled": keys.unlabelled} if keys.unlabelled else {}
         record_alignment(self._record, task, aligned.reused, start, matched, {"rows": self._table.rows, **left_out})
         return aligned.table(self._table)
 

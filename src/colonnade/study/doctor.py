@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from colonnade.errors import ColonnadeError, ConnectError, DataError, StudyError, one_code
+from colonnade.errors import ColonnadeError, ConnectError, DataError, StorageError, StudyError, one_code
 from colonnade.models.alignment import keys_of, rows_left_out
 from colonnade.privacy import Ledger
 from colonnade.protocols.align import AlignmentTask
@@ -28,6 +29,8 @@ from colonnade.tables.keys import TableKeys
 from colonnade.versions import installed_versions
 from colonnade.wire import Identity, probe
 from colonnade.wire.link_offers import DirectLinkSettings, PortRange, advertised_address
+
+_PROBE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,27 @@ def _machine() -> Iterator[DoctorCheck]:
     yield DoctorCheck(
         "versions", "good", ", ".join(f"{name} {version}" for name, version in installed_versions().items())
     )
+    yield _try_check("temporary files", _temporary_files)
     threads = os.environ.get("OPENBLAS_NUM_THREADS")
     yield DoctorCheck(
         "BLAS threads", "good" if threads == "1" else "unsure", f"{threads or 'not set'}; 1 is fastest here"
     )
+
+
+def _temporary_files() -> str:
+    """Whether a file can be written where temporary files go; no program is ever run from there."""
+    try:
+        with tempfile.TemporaryFile(prefix="colonnade-") as file:
+            file.write(bytes(_PROBE))
+            file.flush()
+        place = os.statvfs(tempfile.gettempdir())
+    except OSError as error:
+        raise StorageError(
+            f"no temporary file can be written: {error.strerror}; set TMPDIR to a folder where one can [SO740]"
+        ) from None
+    closed = place.f_flag & getattr(os, "ST_NOEXEC", 0)
+    run = "no program can be run from there, and none has to" if closed else "no program is run from there"
+    return f"{tempfile.gettempdir()} has room for {place.f_bavail * place.f_frsize / 1e6:,.0f} MB; {run}"
 
 
 def _checks(study_path: Path, config_path: Path | None) -> Iterator[DoctorCheck]:
@@ -157,23 +177,41 @@ def _key(study: Study, config: PartyConfig) -> str:
 
 def _table(study: Study, config: PartyConfig) -> Iterator[DoctorCheck]:
     """Check the table, which is read once, and its keys if the study aligns people."""
-    task = study.aligning
+    task, label = study.aligning, study.label_of(config.name)
     try:
-        table = config.table(study.roster.schemas[config.name], None if task is None else task.plan)
+        table = config.table(study.roster.schemas[config.name], None if task is None else task.plan, label)
     except ColonnadeError as error:
         cure = f': write id = "COLUMN" in {config.path.name}' if LACKS_ID in str(error) else ""
         yield DoctorCheck("table", "bad", f"{error}{cure}")
         return
-    yield _fit(table, config)
+    yield _fit(table, config, label)
+    if label is not None:
+        yield _labels(table, label, task)
     if task is None and study.task.rows_fixed:
         yield _count(table.rows, study.task.rows_limit)
     if task is not None:
         yield _try_check("keys", lambda: _keys(task, table, config))
 
 
-def _fit(table: Table, config: PartyConfig) -> DoctorCheck:
+def _labels(table: Table, label: str, task: AlignmentTask | None) -> DoctorCheck:
+    """How many labels are missing; nobody but their owner is told."""
+    lost, odd = (counts.get(label, 0) for counts in (table.report.missing, table.report.misfits))
+    if not lost + odd:
+        return DoctorCheck("labels", "good", f"every row has a label in {label!r}")
+    what = (
+        "the schema says what they become"
+        if lost
+        else "these rows stay off the list of keys, and no other participant is told"
+        if task is not None
+        else "fill them; as they are, the study maps them as it maps cells outside a schema"
+    )
+    said = f"{lost + odd:,} of {table.rows:,} in {label!r} are missing, or not in the schema"
+    return DoctorCheck("labels", "unsure", f"{said}: {what}")
+
+
+def _fit(table: Table, config: PartyConfig, label: str | None = None) -> DoctorCheck:
     """Whether all cells fit the schema; a study maps the others, and only their owner is told."""
-    if not (odd := table.report.misfit_lines()):
+    if not (odd := [line for line in table.report.misfit_lines() if not line.startswith(f"{label}: ")]):
         return DoctorCheck("table", "good", f"{table.rows} rows of {config.source().name} fit the schema")
     found = "; ".join(odd)
     return DoctorCheck(
@@ -208,7 +246,7 @@ def _keys(task: AlignmentTask, table: Table, config: PartyConfig) -> str:
 
 def alignment_counts(found: TableKeys) -> str:
     """How many rows are left out, and why."""
-    return f"rows left out: {', '.join(rows_left_out(found.missing, found.repeated)) or 'none'}"
+    return f"rows left out: {', '.join(rows_left_out(found.missing, found.repeated, found.unlabelled)) or 'none'}"
 
 
 def _ledger(config: PartyConfig) -> DoctorCheck:

@@ -173,10 +173,11 @@ class PartyConfig:
             )
         return str(getattr(approve, "how", "the calling program"))
 
-    def table(self, schema: Schema, plan: KeyPlan | None = None) -> Table:
+    def table(self, schema: Schema, plan: KeyPlan | None = None, label: str | None = None) -> Table:
         """The party's table, checked row by row before anything is sent; with keys if the study aligns people.
 
-        Cells that the schema has no place for are mapped and counted, or an error if the party's file says so.
+        Cells that the schema has no place for are mapped and counted, or an error if the party's file says so. Rows
+        without a ``label`` are left out of the keys.
         """
         if plan is None and self.content.id is None:
             raise StudyError(
@@ -186,7 +187,7 @@ class PartyConfig:
         columns = None if plan is None else self.key_columns(plan)
         own = self.content
         written = schema.with_text_format(own.text_format)
-        table = read_table(self.data, written, id=own.id, keys=plan, columns=columns, misfits=own.misfits)
+        table = read_table(self.data, written, id=own.id, keys=plan, columns=columns, misfits=own.misfits, label=label)
         table.check()
         return table
 

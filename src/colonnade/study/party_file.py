@@ -476,6 +476,7 @@ class PartyFile(FileSection):
     separator: str | None = Field(default=None, exclude=True)
     encoding: str | None = Field(default=None, exclude=True)
     decimal: str | None = Field(default=None, exclude=True)
+    thousands: str | None = Field(default=None, exclude=True)
     id: str | None = Field(default=None, min_length=1)
     keys: dict[str, KeyColumnSection] = Field(default_factory=dict)
     key: PathText
@@ -500,7 +501,7 @@ class PartyFile(FileSection):
             raise ValueError(f"- {error} [VA212]") from None
         return given
 
-    @field_validator("separator", "encoding", "decimal")
+    @field_validator("separator", "encoding", "decimal", "thousands")
     @classmethod
     def _text_format(cls, said: str | None, info: ValidationInfo) -> str | None:
         try:
@@ -518,4 +519,4 @@ class PartyFile(FileSection):
     @property
     def text_format(self) -> TextFormat:
         """How the table's file is written, where the party says so."""
-        return TextFormat(self.separator, self.encoding, self.decimal)
+        return TextFormat(self.separator, self.encoding, self.decimal, self.thousands)

@@ -121,7 +121,7 @@ def run_party(
 def _table(study: Study, config: PartyConfig, record: RunRecord) -> Table:
     """The party's table, checked row by row; what did not fit its schema is recorded for this party alone."""
     plan = None if study.aligning is None else study.aligning.plan
-    table = config.table(study.roster.schemas[config.name], plan)
+    table = config.table(study.roster.schemas[config.name], plan, study.label_of(config.name))
     misfits = dict(table.report.misfits)
     listed = {} if table.keys is None else {"keys": len(table.keys)}
     record.record_public(

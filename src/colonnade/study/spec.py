@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from colonnade.models.base import Estimator
     from colonnade.models.planner import Planner
-    from colonnade.privacy.observers import Security
     from colonnade.protocols.align import AlignmentTask
     from colonnade.protocols.task import PricedTask, Task
     from colonnade.study.study_file import StudyFile
@@ -94,8 +93,6 @@ TRIAL = (
     "is in no epsilon"
 )
 _NAMED = 100  # characters of a name in a sentence
-DEFAULT_SECURITY: Security | None = "semi-honest"
-"""What a study file means that does not speak of security: what it meant when it could not, and was agreed on."""
 
 
 _PRELOADED_STUDIES: dict[Path, Study] = {}
@@ -198,7 +195,7 @@ class Study:
                 committee.seats,
                 committee.threshold,
                 hidden=align is not None and align.hidden,
-                security=self.content.security or DEFAULT_SECURITY,
+                security=self.content.security,
                 inputs=self.content.inputs,
                 noise_missing=self.content.noise_missing,
             )
@@ -256,6 +253,14 @@ class Study:
                 f"{self.path}: task.label - {owner} brings no column {sanitize(repr(column), _NAMED)} to this "
                 f"study{hint} [ST597]"
             )
+
+    def label_of(self, party: str) -> str | None:
+        """The column of this party that the study predicts, if it is one of its own."""
+        from colonnade.models.design import owner_of
+
+        label = self.content.task.value_with_mark(NAMES_LABEL)
+        owner, column = (None, None) if label is None else owner_of(label, self.roster.schemas)
+        return column if owner == party else None
 
     def runnable(self) -> Study:
         """This study, if it can be run; otherwise an error, before anything is written or sent."""

@@ -42,7 +42,7 @@ from colonnade.models.parameters import (
 )
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.observers import OTHERS, Inputs, Security, check_delta
-from colonnade.protocols.align import AlignmentTask, Mode
+from colonnade.protocols.align import DEFAULT_MODE, AlignmentTask, Mode
 from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import PricedTask
@@ -218,7 +218,7 @@ class AlignSection(FileSection):
     """``[align]``: find the people that all parties hold, before anything is computed about them."""
 
     on: tuple[str, ...]
-    mode: Mode = "dh"
+    mode: Mode = DEFAULT_MODE
     hidden: bool = Field(default=False, strict=True)
     duplicates: Duplicates = "refuse"
     at_least: int = Field(default=1, ge=1, strict=True)
@@ -595,7 +595,7 @@ class StudyFile(FileSection):
     @model_validator(mode="after")
     def _proven_to_somebody(self) -> StudyFile:
         """Raise an error where owners would prove bounds and nobody checks."""
-        if self.inputs in ("covert", "proven") and self.security != "active":
+        if self.inputs in ("covert", "proven") and self.security == "semi-honest":
             raise ValueError(
                 f'inputs = "{self.inputs}" means that owners prove their bounds to seats that check: it needs '
                 'security = "active" [VA232]'

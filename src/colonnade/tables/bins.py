@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import SchemaError
+from colonnade.errors import DataError, SchemaError
 
 Matrix = NDArray[np.float64]
 
@@ -182,6 +182,14 @@ class Quantity:
     def short_text_of(self, value: float) -> str:
         """A value as it stands below a picture."""
         return f"{round(value):,}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def real_array(given: Any) -> NDArray[np.float64]:
+    """Numbers as floats; complex ones, whose imaginary parts would be lost, are refused."""
+    found = np.asarray(given)
+    if found.dtype.kind == "c":
+        raise DataError("the array holds complex numbers; give real ones [DA742]")
+    return np.asarray(found, dtype=np.float64)
 
 
 def check_real(what: str, value: object) -> float:

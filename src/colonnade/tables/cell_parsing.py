@@ -4,7 +4,7 @@ A cell is missing when it is null, NaN, empty, or one of a few words such as ``N
 error that names its place, or is noted there so that the encoder maps it; no message here shows a value. ``pa`` and
 ``pc`` are pyarrow and its compute functions, which are imported when one of them is first used.
 
-How a party's text file is written: what separates its cells, its encoding, its decimal sign.
+How a party's text file is written: what separates its cells, its encoding, the signs in its numbers.
 
 None of it is learned silently: a schema or a party's own file says it, and what a file looks like stands in the error
 or in the draft of a schema.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from colonnade.lazy import LazyModule
 
 UTF_8 = "utf-8"
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-FORMAT_KEYS = ("separator", "encoding", "decimal")
+FORMAT_KEYS = ("separator", "encoding", "decimal", "thousands")
 
 WHERE_TO_SAY = "in the party's own file or in [table] of the schema, or pass it to Party or read_table"
 _SAMPLE = 1 << 16
@@ -40,11 +41,15 @@ _ONLY_IN_WINDOWS = frozenset(range(0x80, 0xA0))
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """How a text file is written; what is ``None`` is not said: commas (tabs in ``.tsv``), UTF-8, a decimal point."""
+    """How a text file is written; what is ``None`` is not said: commas (tabs in ``.tsv``), UTF-8, a decimal point.
+
+    Without ``thousands`` no sign stands between thousands. A blank and ``'`` also mean those of typesetters.
+    """
 
     separator: str | None = None
     encoding: str | None = None
     decimal: str | None = None
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         separator, decimal = self.separator, self.decimal
@@ -54,6 +59,10 @@ class TextFormat:
             raise SchemaError(f'separator must be one sign such as ";" or "\\t", not {separator!r} [SC048]')
         if decimal is not None and decimal not in (".", ","):
             raise SchemaError(f'decimal must be "." or ",", not {decimal!r} [SC049]')
+        if self.thousands is not None and self.thousands not in _MARKS:
+            raise SchemaError(f"thousands must be one of {itemise(_MARKS)}, not {self.thousands!r} [SC740]")
+        if self.thousands is not None and self.thousands == decimal:
+            raise SchemaError(f"decimal and thousands are both {decimal!r}; they must be different signs [SC741]")
         if self.encoding is not None:
             _check_encoding(self.encoding)
 
@@ -67,6 +76,18 @@ class TextFormat:
         return {key: said for key in FORMAT_KEYS if (said := getattr(self, key)) is not None}
 
     @property
+    def fraction(self) -> str:
+        """The sign before the fraction of a number."""
+        return self.decimal or ("," if self.thousands == "." else ".")
+
+    @property
+    def numeral(self) -> str:
+        """A regular expression for numbers; groups between signs have three digits, and the first no zero in front."""
+        fraction = re.escape(self.fraction)
+        grouped = f"|[1-9][0-9]{{0,2}}({_MARKS[self.thousands]}[0-9]{{3}})+" if self.thousands else ""
+        return rf"^[+-]?(([0-9]+{grouped})({fraction}[0-9]*)?|{fraction}[0-9]+)([eE][+-]?[0-9]+)?$"
+
+    @property
     def utf_8(self) -> bool:
         """Whether the text is UTF-8, with a byte order mark or without."""
         return codecs.lookup(self.encoding or UTF_8).name in (UTF_8, "utf-8-sig")
@@ -74,6 +95,19 @@ class TextFormat:
     def separator_in(self, suffixes: Sequence[str]) -> str:
         """What separates the cells of a file whose name has these endings."""
         return self.separator or ("\t" if ".tsv" in suffixes else ",")
+
+
+AS_USUAL = TextFormat()
+"""A text file of which nothing is said."""
+_MARKS = {",": ",", ".": r"\.", " ": r"[ \x{a0}\x{202f}]", "'": r"['\x{2019}]"}
+NUMBER_FORMATS = tuple(
+    TextFormat(decimal=decimal, thousands=thousands)
+    for thousands, decimal in (
+        *((None, None), (None, ","), (",", None), (".", ",")),
+        *((mark, decimal) for mark in (" ", "'") for decimal in (None, ",")),
+    )
+)
+"""How numbers are written in files that people have."""
 
 
 def guess_encoding(start: bytes) -> str | None:
@@ -197,8 +231,7 @@ else:
 
 
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-NUMERAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-COMMA_NUMERAL = NUMERAL.replace(r"\.", ",")
+NUMERAL = AS_USUAL.numeral
 INFINITE = r"(?i)^[+-]?inf(inity)?$"
 YES = ("true", "yes", "1", "1.0")
 NO = ("false", "no", "0", "0.0")
@@ -215,8 +248,8 @@ class CellLocation:
     rows: NDArray[np.int64] | range
     invalid: Mask | None = None
     """Where cells that fit nothing are noted; ``None`` where they are an error."""
-    decimal: str = "."
-    """The sign before the fraction of a number that is written as text."""
+    text: TextFormat = AS_USUAL
+    """How numbers are written that are text."""
 
     def refuse(self, bad: Mask, what: str) -> None:
         """Note the cells marked ``bad``, or raise the error for them."""
@@ -342,41 +375,54 @@ def as_whole_numbers(array: Any) -> tuple[Any, Mask]:
 
 _INFINITE_HELP = "the number is infinite; correct it or leave the cell empty [DA194]"
 _DATE = r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{4})([T ]|$)"
-_APART = r"[ '\x{a0}\x{2019}\x{202f}]"  # blanks and apostrophes
-_THOUSANDS = rf"^[+-]?[0-9]{{1,3}}(({_APART}[0-9]{{3}})+(\.[0-9]*)?|(,[0-9]{{3}}){{2,}}|(,[0-9]{{3}})+\.[0-9]*)$"
-_THOUSANDS_COMMA = rf"^[+-]?[0-9]{{1,3}}((({_APART}|\.)[0-9]{{3}})+,[0-9]*|({_APART}[0-9]{{3}})+|(\.[0-9]{{3}}){{2,}})$"
 _FLAG_HELP = "the cell is neither true nor false; write true/false, yes/no or 1/0 [DA195]"
 
 
 def _numeral_text(array: Any, place: CellLocation) -> Any:
     trimmed = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
     missing = find_missing(trimmed)
-    comma = place.decimal == ","
-    bad = ~_matches(trimmed, COMMA_NUMERAL if comma else NUMERAL) & ~missing
+    text = place.text
+    bad = ~_matches(trimmed, text.numeral) & ~missing
     if bad.any():
         place.refuse(bad & _matches(trimmed, INFINITE), _INFINITE_HELP)
-        place.refuse(bad, _number_help(trimmed.filter(pa.array(bad)), comma))
-    written = pc.replace_substring(trimmed, ",", ".") if comma else trimmed
+        place.refuse(bad, _number_help(trimmed.filter(pa.array(bad)), text))
+    if text.thousands is not None:
+        trimmed = pc.replace_substring_regex(trimmed, _MARKS[text.thousands], "")
+    written = pc.replace_substring(trimmed, ",", ".") if text.fraction == "," else trimmed
     return pc.if_else(pa.array(missing | bad), pa.scalar(None, pa.large_string()), written)
 
 
-def _number_help(bad: Any, comma: bool) -> str:
+def fitting_formats(texts: Any, known: TextFormat = AS_USUAL) -> list[TextFormat]:
+    """The ways to write numbers in which all these texts are some, the simplest first; what is ``known`` holds."""
+    return [
+        each
+        for each in NUMBER_FORMATS
+        if (known.decimal is None or each.fraction == known.decimal)
+        and (known.thousands is None or each.thousands == known.thousands)
+        and _matches(texts, each.numeral).all()
+    ]
+
+
+def _number_help(bad: Any, text: TextFormat) -> str:
     """What is wrong with cells that are no numbers, without a word of what they hold."""
     if _matches(bad, _DATE).all():
         return 'the cell looks like a date; declare the column with type = "date" in the schema [DA196]'
-    if _matches(bad, _THOUSANDS_COMMA if comma else _THOUSANDS).all():
-        return "the number has signs between its thousands; remove them [DA197]"
-    if not comma and _matches(bad, COMMA_NUMERAL).all():
+    fits = fitting_formats(bad)
+    first = fits[0].stated if fits else None
+    if text.fraction == "." and text.thousands is None and first == {"decimal": ","}:
         return (
-            "the number has a comma: remove it if it stands between thousands; if it is the decimal sign, "
-            f"{advise_format({'decimal': ','})} [DA198]"
+            'the number has a comma: say thousands = "," if it stands between thousands; if it is the decimal sign, '
+            f"{advise_format(first)} [DA198]"
         )
-    if comma and _matches(bad, NUMERAL).all():
+    if text.fraction == "," and first == {}:
         return (
-            'the number has a point, but decimal = "," says that fractions come after a comma; '
-            "correct one of them [DA199]"
+            'the number has a point, but decimal = "," says that fractions come after a comma; correct one of them, '
+            'or say thousands = "." if it stands between thousands [DA199]'
         )
-    sign = "comma" if comma else "point"
+    if fits and fits[0].thousands is not None:
+        usual = next((each for each in fits if each.fraction == text.fraction), fits[0])
+        return f"the number has signs between its thousands; {advise_format(usual.stated)} [DA197]"
+    sign = "comma" if text.fraction == "," else "point"
     return f"the cell is not a number; write it with digits and a decimal {sign}, or leave it empty [DA200]"
 
 

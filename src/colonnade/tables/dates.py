@@ -3,7 +3,7 @@
 A date becomes one or several ordinary columns: the days since a public first day, which are a whole number between two
 bounds; the month, of 12 values; the weekday, of 7. So bounds, norms, codes and noise are those of numbers and
 categories, and nothing else needs to know of dates. Cells are read by rules that are the same on every machine: no
-locale, no time zone, no time of day.
+locale and no time zone. The time of day of a cell is not read.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ DATE_FORMATS = (ISO_DATE, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m
 """The formats that are recognised in files."""
 TIMED = r"^[0-9]{1,4}[-./][0-9]{1,2}[-./][0-9]{1,4}[T ]+[0-9]{1,2}:"
 
+_TIME = r"(?:[T ]+[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?)?$"
 _STEPS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
 _DIRECTIVE = re.compile("%(.)", re.DOTALL)
+_TIME_OF_ZONE = "the cell has a time of a time zone, whose day depends on where one is; keep the date alone [DA741]"
 _TIME_OF_DAY = "the cell has a time of day; keep the date alone [DA141]"
 
 
@@ -54,15 +56,15 @@ def date_pattern(format: str) -> str:
     return "^" + "".join(written) + "$"
 
 
-def parse_days(column: Any, format: str, place: CellLocation) -> tuple[NDArray[np.int64], Mask]:
+def parse_days(column: Any, format: str, place: CellLocation, *, times: bool = False) -> tuple[NDArray[np.int64], Mask]:
     """The day of each cell, counted from 1970-01-01, and the mask of missing ones.
 
-    Those hold 0, and so do the cells that fit nothing.
+    Those hold 0, and so do the cells that fit nothing. With ``times`` a cell may have a time of day, which is not read.
     """
     array = flatten_column(column)
     kind = array.type
     if is_text(kind):
-        return _parse_text_days(pc.utf8_trim_whitespace(array.cast(pa.large_string())), format, place)
+        return _parse_text_days(pc.utf8_trim_whitespace(array.cast(pa.large_string())), format, place, times)
     if pa.types.is_null(kind):
         return np.zeros(len(array), np.int64), np.ones(len(array), bool)
     if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
@@ -76,30 +78,32 @@ def parse_days(column: Any, format: str, place: CellLocation) -> tuple[NDArray[n
     steps = _STEPS_A_DAY[kind.unit] if pa.types.is_timestamp(kind) else 86_400_000 if pa.types.is_date64(kind) else 1
     whole = array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(kind) else array.cast(pa.int64())
     days, time = np.divmod(np.array(pc.fill_null(whole, 0), dtype=np.int64), steps)
-    place.refuse((time > 0) & ~missing, _TIME_OF_DAY)
+    timed = (time > 0) & ~missing & (not times)
+    place.refuse(timed, _TIME_OF_DAY)
     far = (days < _FIRST_DAY) | (days > _LAST_DAY)
     place.refuse(far, "the year is not within 1 to 9999; correct the date or leave the cell empty [DA143]")
-    days[missing | far | (time > 0)] = 0
+    days[missing | far | timed] = 0
     return days, missing
 
 
-def guess_date_formats(text: Any) -> list[str]:
+def guess_date_formats(text: Any, *, times: bool = False) -> list[str]:
     """The known formats in which every one of these texts is a date; none if there are no texts."""
-    return [each for each in DATE_FORMATS if len(text) and _match_format(text, each)[1].all()]
+    return [each for each in DATE_FORMATS if len(text) and _match_format(text, each, times)[1].all()]
 
 
-def _parse_text_days(text: Any, format: str, place: CellLocation) -> tuple[NDArray[np.int64], Mask]:
+def _parse_text_days(text: Any, format: str, place: CellLocation, times: bool) -> tuple[NDArray[np.int64], Mask]:
     missing = find_missing(text)
-    days, fits = _match_format(text, format)
+    days, fits = _match_format(text, format, times)
     bad = ~fits & ~missing
     if bad.any():  # cells that are only counted need no advice, which tries every format on them
-        place.refuse(bad, "" if place.invalid is not None else _advise(text.filter(pa.array(bad)), format))
+        place.refuse(bad, "" if place.invalid is not None else _advise(text.filter(pa.array(bad)), format, times))
     return days, missing
 
 
-def _match_format(text: Any, format: str) -> tuple[NDArray[np.int64], Mask]:
+def _match_format(text: Any, format: str, times: bool) -> tuple[NDArray[np.int64], Mask]:
     """The day of each text, counted from 1970-01-01, and which texts are one; the others hold 0."""
-    parts = pc.extract_regex(text, date_pattern(format))
+    pattern = date_pattern(format)
+    parts = pc.extract_regex(text, pattern.removesuffix("$") + _TIME if times else pattern)
     year, month, day = (
         np.array(pc.fill_null(pc.cast(pc.struct_field(parts, index), pa.int64()), 0), dtype=np.int64)
         for index in (parts.type.get_field_index(name) for name in "Ymd")
@@ -111,15 +115,18 @@ def _match_format(text: Any, format: str) -> tuple[NDArray[np.int64], Mask]:
     return np.where(fits, first + day - 1, 0), fits
 
 
-def _advise(bad: Any, format: str) -> str:
+def _advise(bad: Any, format: str, times: bool) -> str:
     """What is wrong with these cells, without a word of what they hold."""
-    if pc.all(pc.match_substring_regex(bad, TIMED)).as_py():
+    timed = pc.all(pc.match_substring_regex(bad, TIMED)).as_py()
+    if timed and not times:
         return _TIME_OF_DAY
-    if others := guess_date_formats(bad):
+    if others := guess_date_formats(bad, times=times):
         return (
             f'the date is not written as format = "{format}" says; the schema can say format = '
             f'"{others[0]}" instead [DA144]'
         )
+    if timed:
+        return _TIME_OF_ZONE
     return f'the cell is not a date as format = "{format}" writes it; correct it or leave it empty [DA145]'
 
 
@@ -201,7 +208,7 @@ class Days(_DateCells, Number):
 
     def read(self, cells: Any, place: CellLocation) -> tuple[Matrix, Mask]:
         """The days since the first one, and the mask of missing cells."""
-        days, missing = parse_days(cells, self.format, place)
+        days, missing = parse_days(cells, self.format, place, times=True)
         return (days - np.datetime64(self.first, "D").astype(np.int64)).astype(np.float64), missing
 
     def cells(self, values: Any, missing: Mask | None = None) -> Any:
@@ -259,7 +266,7 @@ class Calendar(_DateCells, Category):
 
     def read(self, cells: Any, place: CellLocation) -> tuple[NDArray[np.int64], Mask]:
         """The month or the weekday of each cell, counted from 0, and the mask of missing ones."""
-        days, missing = parse_days(cells, self.format, place)
+        days, missing = parse_days(cells, self.format, place, times=True)
         if self.part == "weekday":
             return (days + _BEFORE_THURSDAY) % 7, missing
         return days.view("M8[D]").astype("M8[M]").astype(np.int64) % 12, missing

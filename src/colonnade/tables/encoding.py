@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import DataError
-from colonnade.tables.bins import Matrix, Quantity
-from colonnade.tables.cell_parsing import CellLocation, itemise, numeric_array, pa
+from colonnade.tables.bins import Matrix, Quantity, real_array
+from colonnade.tables.cell_parsing import AS_USUAL, CellLocation, TextFormat, itemise, numeric_array, pa
 from colonnade.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def decode(schema: Schema, encoded: ArrayLike | Mapping[str, ArrayLike], *, stre
 
 def _split_by_column(schema: Schema, encoded: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, Matrix]:
     if not isinstance(encoded, Mapping):
-        whole = np.asarray(encoded, dtype=np.float64)
+        whole = real_array(encoded)
         _check_width(whole, schema.encoded_width, "the encoded matrix")
         return {name: whole[:, place] for name, place in schema.encoded_slices.items()}
     schema.require(encoded)
@@ -63,7 +63,7 @@ def _split_by_column(schema: Schema, encoded: ArrayLike | Mapping[str, ArrayLike
         raise DataError(f"there are no encoded numbers for {itemise(lacking)}; give an array for each column [DA146]")
     found = {}
     for name, column in schema.columns.items():
-        part = np.asarray(encoded[name], dtype=np.float64)
+        part = real_array(encoded[name])
         found[name] = part[:, None] if part.ndim == 1 else part
         _check_width(found[name], len(column.parts), f"column {name!r}")
     if len({len(part) for part in found.values()}) > 1:
@@ -163,7 +163,7 @@ def encode_columns(
             lost, cut, odd = 0, together[name], 0
         else:
             declared = schema.columns[name]
-            where = locate_cells(source, declared.source(name), numbered, misfits, schema.text.decimal)
+            where = locate_cells(source, declared.source(name), numbered, misfits, schema.text)
             lost, cut, odd = declared.encode(columns[where.column], where, matrix[:, place])
         for counts, count in ((missing, lost), (clipped, cut), (unfit, odd)):
             if count:
@@ -173,11 +173,11 @@ def encode_columns(
 
 
 def locate_cells(
-    source: str, column: str, rows: NDArray[np.int64], misfits: InvalidValues, decimal: str | None = None
+    source: str, column: str, rows: NDArray[np.int64], misfits: InvalidValues, text: TextFormat = AS_USUAL
 ) -> CellLocation:
     """Where the cells of a column come from; misfits are noted there if they are to be mapped."""
     unfit = np.zeros(len(rows), dtype=bool) if misfits == "map" else None
-    return CellLocation(source, column, rows, unfit, decimal or ".")
+    return CellLocation(source, column, rows, unfit, text)
 
 
 def clip_rows(matrix: Matrix, schema: Schema) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables.cell_parsing import (
+    AS_USUAL,
     SEPARATORS,
     UTF_8,
     TextFormat,
@@ -134,7 +135,6 @@ _SPREADSHEETS = {
     b"PK\x03\x04": "a spreadsheet (.xlsx, .ods) or a zip archive",
     b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls)",
 }
-DEFAULT_FORMAT = TextFormat()
 LACKS_ID = ": the id: column"
 """Stands in the error about a table that lacks the column of ids."""
 
@@ -161,7 +161,7 @@ def require_columns(
     raise DataError(reading.shorten(said))
 
 
-def read_arrow_schema(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> pa.Schema:
+def read_arrow_schema(path: FileLocation, name: str, text: TextFormat = AS_USUAL) -> pa.Schema:
     """The columns of a file with the types that they are read as."""
     with _read_errors(path, name) as parquet:
         if not parquet:
@@ -196,7 +196,7 @@ def row_group_sizes(path: FileLocation, name: str) -> list[int] | None:
             return [int(metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups)]
 
 
-def count_rows(path: FileLocation, name: str, text: TextFormat = DEFAULT_FORMAT) -> int:
+def count_rows(path: FileLocation, name: str, text: TextFormat = AS_USUAL) -> int:
     """How many rows a file has; where no cell is quoted and no line is empty, by its line breaks alone."""
     with _read_errors(path, name) as parquet:
         if parquet:
@@ -229,14 +229,14 @@ def guess_file_format(path: Path, name: str) -> TextFormat:
     """How a text file looks to be written, where that is not as usual."""
     with _read_errors(path, name) as parquet:
         if parquet:
-            return DEFAULT_FORMAT
-        with TextStream(path, DEFAULT_FORMAT) as stream:
+            return AS_USUAL
+        with TextStream(path, AS_USUAL) as stream:
             encoding = guess_encoding(stream.start) or UTF_8
             if encoding == UTF_8:
                 stream.drain()
                 encoding = (guess_encoding(stream.undecodable) if stream.undecodable else None) or UTF_8
             separator = guess_separator(decode_sample(stream.start, encoding))
-    usual = DEFAULT_FORMAT.separator_in(path.suffixes)
+    usual = AS_USUAL.separator_in(path.suffixes)
     return TextFormat(None if separator == usual else separator, None if encoding == UTF_8 else encoding)
 
 
@@ -244,7 +244,7 @@ def read_batches(
     path: FileLocation,
     name: str,
     columns: Sequence[str],
-    text: TextFormat = DEFAULT_FORMAT,
+    text: TextFormat = AS_USUAL,
     groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of a file, a few rows at a time, so that only a part of the file is in memory.

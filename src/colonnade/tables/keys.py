@@ -558,12 +558,15 @@ class TableKeys:
     rows: NDArray[np.int64]
     missing: int
     repeated: int
+    unlabelled: int = 0
+    """The rows left out because they have no label in a study that predicts it."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __repr__(self) -> str:
-        return f"<Keys {' and '.join(self.names)}: {len(self)} of {len(self) + self.missing + self.repeated} rows>"
+        left_out = self.missing + self.repeated + self.unlabelled
+        return f"<Keys {' and '.join(self.names)}: {len(self)} of {len(self) + left_out} rows>"
 
     def parts(self, index: int) -> tuple[str, ...]:
         """The normalised parts of one key."""
@@ -607,15 +610,25 @@ def key_columns(
 
 
 def collect_keys(
-    arrow: pa.Table, plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str, misfits: InvalidValues = "refuse"
+    arrow: pa.Table,
+    plan: KeyPlan,
+    columns: Mapping[str, KeyColumn],
+    source: str,
+    misfits: InvalidValues = "refuse",
+    labelled: NDArray[np.bool_] | None = None,
 ) -> TableKeys:
     """The keys of a table's rows, without rows that lack a part or that the rule for duplicates drops.
+
+    Nor does a row count that is not ``labelled``; where this is ``None`` no label is asked for.
 
     A cell that cannot be read as the number or date that it should be is an error, or else counts as missing. Where it
     does, a table without any key is none either: a study goes on with an empty list, because whether one row was left
     may hang on one cell.
     """
     canonical, rows = normalise_keys(arrow, plan, columns, np.arange(1, arrow.num_rows + 1), source, misfits)
+    missing = arrow.num_rows - len(rows)
+    if labelled is not None:
+        canonical, rows = canonical.filter(pa.array(labelled[rows])), rows[labelled[rows]]
     if not len(rows) and misfits == "refuse":
         raise no_key_error(source, plan, columns)
     codes = np.asarray(canonical.dictionary_encode().indices, dtype=np.int64)
@@ -625,7 +638,8 @@ def collect_keys(
         raise all_repeated_error(source, plan, columns)
     values = canonical.filter(pa.array(kept)).to_pylist()
     names = tuple(key.name for key in plan.keys)
-    return TableKeys(names, values, rows[kept], arrow.num_rows - len(rows), int(len(rows) - kept.sum()))
+    unlabelled = arrow.num_rows - missing - len(rows)
+    return TableKeys(names, values, rows[kept], missing, int(len(rows) - kept.sum()), unlabelled)
 
 
 def normalise_keys(

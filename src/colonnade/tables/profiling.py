@@ -9,8 +9,9 @@ memory.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables import cell_parsing, files, schema
 from colonnade.tables.bins import MAX_WHOLE
-from colonnade.tables.cell_parsing import pa, pc
+from colonnade.tables.cell_parsing import TextFormat, pa, pc
 from colonnade.tables.columns import Column, Field
-from colonnade.tables.dates import ISO_DATE, guess_date_formats, parse_days
+from colonnade.tables.dates import ISO_DATE, TIMED, guess_date_formats, parse_days
 from colonnade.tables.encoding import locate_cells
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.factory import guess_format, open_source, read_first_rows, source_name
@@ -34,15 +35,24 @@ _HEAD = (
     "# the data and tell something about it. Replace each by what you know without looking at the data and may\n"
     "# tell everybody, and delete the mark; a schema that still has a mark is refused.\n"
 )
+_SIGNS = r"(^[+-]?|[0-9])[., '\x{a0}\x{202f}\x{2019}][0-9]"
 _UNSAID = "Some cells are missing: say what they become, with `missing = ...`."
 _SAY = "Taken from the data: replace by what everybody may know, then delete `drafted`."
 
 
-def draft_schema(source: str | Path | Any, *, id: str | None = None, fill: Callable[[str], bool] | None = None) -> str:
+def draft_schema(
+    source: str | Path | Any,
+    *,
+    id: str | None = None,
+    fill: Callable[[str], bool] | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
+) -> str:
     """A first schema, as TOML, for a file or frame; its owner must review it before it is used or sent.
 
     Columns that look like ids or free text are left out, with a comment. ``id`` names a column that is always left out.
-    How a text file is written (separator, encoding, decimal sign) is found, and stated where it is not as usual.
+    How a text file is written (separator, encoding, signs in numbers) is found, and stated where it is not as usual;
+    where its numbers can be read in two ways, it is an error, and ``decimal`` or ``thousands`` says which is meant.
     Of a store, a database or a stream the first million rows are read, of files and frames all.
     ``fill`` chooses columns whose missing cells become something, so that a trial can start.
     """
@@ -53,19 +63,21 @@ def draft_schema(source: str | Path | Any, *, id: str | None = None, fill: Calla
         raise DataError(f"{name}: the table has no rows to draft a schema from [DA151]")
     if id is not None:
         files.require_columns([id], arrow.column_names, f"{name}: the id")
-    if any(_has_decimal_commas(arrow[column]) for column in arrow.column_names):
-        text = replace(text, decimal=",")
+    said = TextFormat(decimal=decimal, thousands=thousands)
+    text = _find_signs({column: arrow[column] for column in arrow.column_names if column != id}, name, said).merge_over(
+        text
+    )
     parts = [_HEAD, *([schema.dump_section("table", text.stated)] if text.stated else [])]
     for column in arrow.column_names:
         left = column == id
-        drafted = _comment_out(column, "the id") if left else _draft_column(column, arrow[column], text.decimal or ".")
+        drafted = _comment_out(column, "the id") if left else _draft_column(column, arrow[column], text)
         parts.append(_fill_missing(drafted) if fill and fill(column) and _UNSAID in drafted else drafted)
     return "\n".join(parts)
 
 
-def _draft_column(name: str, column: Any, decimal: str) -> str:
+def _draft_column(name: str, column: Any, text: TextFormat) -> str:
     array = cell_parsing.flatten_column(column)
-    place = cell_parsing.CellLocation("draft", name, np.arange(1, len(array) + 1), decimal=decimal)
+    place = cell_parsing.CellLocation("draft", name, np.arange(1, len(array) + 1), text=text)
     known = _known_cells(array)
     distinct = pc.count_distinct(known).as_py()
     if not len(known):
@@ -93,29 +105,56 @@ def _draft_column(name: str, column: Any, decimal: str) -> str:
 
 def _draft_dates(name: str, array: Any, known: Any, place: cell_parsing.CellLocation) -> str | None:
     """A section for a column of dates, from the first to the last day of their years; ``None`` for other columns."""
-    formats = guess_date_formats(pc.utf8_trim_whitespace(known)) if cell_parsing.is_text(array.type) else [ISO_DATE]
-    if not formats or not (cell_parsing.is_text(array.type) or pa.types.is_temporal(array.type)):
+    text = cell_parsing.is_text(array.type)
+    formats = guess_date_formats(pc.utf8_trim_whitespace(known), times=True) if text else [ISO_DATE]
+    zoned = _comment_out(name, "it has times of a time zone, or times alone; store dates")
+    if not formats:
+        return zoned if pc.all(pc.match_substring_regex(known, TIMED)).as_py() else None
+    if not (text or pa.types.is_temporal(array.type)):
         return None
-    if not _can_read(lambda cells, at: parse_days(cells, formats[0], at), array, place):
-        return _comment_out(name, "it has times of day or a time zone; store dates")
-    days, missing = parse_days(array, formats[0], place)
+    if not _can_read(lambda cells, at: parse_days(cells, formats[0], at, times=True), array, place):
+        return zoned
+    days, missing = parse_days(array, formats[0], place, times=True)
     years = days[~missing].astype("M8[D]").astype("M8[Y]")
     fields: dict[str, Field] = {"type": "date", "from": f"{years.min()}-01-01", "until": f"{years.max()}-12-31"}
     fields |= {"format": formats[0]} if formats[0] != ISO_DATE else {}
     parts = 'Encoded as the days since `from`; with `as = ["days", "month", "weekday"]` also as these.'
-    comments = [_SAY, parts]
+    timed = not _can_read(lambda cells, at: parse_days(cells, formats[0], at), array, place)
+    comments = [_SAY, parts, *(["The cells have times of day as well, which are not read."] if timed else [])]
     if formats[1:]:
         comments += [f"The dates can also be read as {' or '.join(formats[1:])}: correct `format` if that is meant."]
     return _draft_section(name, {**fields, schema.DRAFT_MARK: True}, comments, bool(missing.any()))
 
 
-def _has_decimal_commas(column: Any) -> bool:
-    """Whether the cells are numbers with decimal commas, and not all of them numbers with points."""
-    array = cell_parsing.flatten_column(column)
-    place = cell_parsing.CellLocation("draft", "", range(1, len(array) + 1))
-    if not cell_parsing.is_text(array.type) or _can_read(cell_parsing.parse_numbers, array, place):
-        return False
-    return _can_read(cell_parsing.parse_numbers, array, replace(place, decimal=","))
+def _find_signs(columns: Mapping[str, Any], name: str, said: TextFormat) -> TextFormat:
+    """The signs in the numbers of a text file: what is said, and else those by which most columns are numbers.
+
+    Raises where two ways to read them fit as many columns and give other numbers: nothing is guessed.
+    """
+    votes: Counter[TextFormat] = Counter()
+    known: dict[str, Any] = {}
+    for column, cells in columns.items():
+        array = cell_parsing.flatten_column(cells)
+        if cell_parsing.is_text(array.type):
+            texts = pc.unique(pc.utf8_trim_whitespace(_known_cells(array)))
+            if len(texts) and pc.any(pc.match_substring_regex(texts, _SIGNS)).as_py():
+                known[column] = texts
+                votes.update(cell_parsing.fitting_formats(texts, said))
+    best = [each for each in cell_parsing.NUMBER_FORMATS if votes and votes[each] == max(votes.values())]
+    for column, texts in known.items():
+        readings: dict[bytes, TextFormat] = {}
+        for each in best:
+            place = cell_parsing.CellLocation(name, column, range(1, len(texts) + 1), text=each)
+            if _can_read(cell_parsing.parse_numbers, texts, place):
+                readings.setdefault(cell_parsing.parse_numbers(texts, place)[0].tobytes(), each)
+        if len(readings) > 1:
+            one, other = (cell_parsing.format_as_toml(each.stated or {"decimal": "."}) for each in readings.values())
+            raise DataError(
+                f"{name}: column {column!r}: the sign in its numbers may stand before fractions or between thousands, "
+                f"and nothing is guessed: say {one}, or {other} (with `colonnade schema draft` or `init trial` as "
+                "--decimal or --thousands) [DA740]"
+            )
+    return best[0] if best else said
 
 
 def _draft_section(name: str, fields: dict[str, Field], comments: list[str], has_missing: bool) -> str:
@@ -145,7 +184,7 @@ def _known_cells(array: Any) -> Any:
 
 def _has_fractions(known: Any) -> bool:
     return cell_parsing.is_text(known.type) and bool(
-        pc.any(pc.match_substring_regex(known, r"^[+-]?[0-9]*[.,][0-9]+$")).as_py()
+        pc.any(pc.match_substring_regex(known, r"^[+-]?[0-9]*([., '\x{a0}\x{202f}\x{2019}][0-9]+)+$")).as_py()
     )
 
 
@@ -228,7 +267,7 @@ def profile_table(given: Any, schema: Schema, also_used: Sequence[str] = ()) -> 
     for batch in source.batches(schema.sources):
         numbers = np.arange(rows + 1, rows + 1 + batch.num_rows)
         for each in seen:
-            place = locate_cells(said, each.source, numbers, "map", text.decimal)
+            place = locate_cells(said, each.source, numbers, "map", text)
             each.add(batch.column(each.source), place)
         rows += batch.num_rows
     used = {*schema.sources, *also_used}

@@ -17,7 +17,7 @@ from typing import Any
 from colonnade.disk import reading, writing
 from colonnade.errors import SchemaError, StorageError
 from colonnade.tables.bins import list_words
-from colonnade.tables.cell_parsing import FORMAT_KEYS as TEXT_KEYS, TextFormat, itemise, suggest_name
+from colonnade.tables.cell_parsing import AS_USUAL, FORMAT_KEYS as TEXT_KEYS, TextFormat, itemise, suggest_name
 from colonnade.tables.columns import Column, Field, category, flag, number
 from colonnade.tables.constraints import parse_constraints
 from colonnade.tables.dates import ColumnSpec, Date, date
@@ -147,7 +147,6 @@ def _check_keys(found: Mapping[str, Any], known: Iterable[str], where: str) -> N
 
 
 MAX_COLUMNS = 100_000
-_NO_FORMAT = TextFormat()
 
 
 class Schema:
@@ -155,9 +154,10 @@ class Schema:
 
     ``clip`` bounds the L2 norm of an encoded row: longer rows are scaled down to it. If it is not given, it is the
     largest norm that the columns allow. ``impossible`` are rules about the columns that no made-up row may meet
-    (:mod:`~colonnade.tables.constraints`). ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written,
-    if not with commas, in UTF-8 and with decimal points. A column of dates may become several columns
-    (:func:`~colonnade.tables.dates.date`). A schema is a value: it never changes after it is made.
+    (:mod:`~colonnade.tables.constraints`). ``separator``, ``encoding``, ``decimal`` and ``thousands`` say how a
+    CSV file is written, if not with commas, in UTF-8, with decimal points and no sign between thousands. A column of
+    dates may become several columns (:func:`~colonnade.tables.dates.date`). A schema is a value: it never changes
+    after it is made.
 
     Two schemas are equal if their encoded numbers mean the same and come from the same columns, even if the files are
     written otherwise. The digests of those differ: another sign or format makes another number of the same cell.
@@ -176,13 +176,14 @@ class Schema:
         separator: str | None = None,
         encoding: str | None = None,
         decimal: str | None = None,
+        thousands: str | None = None,
     ) -> None:
         for name, declared in columns.items():
             if not isinstance(declared, Column | Date):
                 raise SchemaError(f"column {name!r}: make it with number(), category(), flag() or date() [SC068]")
         self._columns = _expand_dates(columns)
-        self.text = self._declared = TextFormat(separator, encoding, decimal)
-        self._own = _NO_FORMAT
+        self.text = self._declared = TextFormat(separator, encoding, decimal, thousands)
+        self._own = AS_USUAL
         self._given_clip = None if clip is None else _check_clip(clip)
         self.description = description
         if not self._columns:

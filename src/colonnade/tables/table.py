@@ -22,6 +22,7 @@ from colonnade.lazy import LazyModule
 from colonnade.tables import files
 from colonnade.tables.bins import Matrix
 from colonnade.tables.cell_parsing import CellLocation, TextFormat, pa, pc
+from colonnade.tables.columns import REFUSE
 from colonnade.tables.encoding import EncodingReport, InvalidValues, encode_columns, locate_cells
 from colonnade.tables.keys import (
     Ids,
@@ -247,7 +248,7 @@ class Table:
         read = declared.source(name)
         for start, cells in _enumerate_blocks(self._cells.select([read]), max(1, _BLOCK_CELLS // len(declared.parts))):
             stop = start + cells.num_rows
-            place = locate_cells(self.source, read, self._numbers(start, stop), self.misfits, self.schema.text.decimal)
+            place = locate_cells(self.source, read, self._numbers(start, stop), self.misfits, self.schema.text)
             declared.encode(cells[read], place, out[start:stop])
         return out
 
@@ -382,6 +383,8 @@ def read_table(
     separator: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
+    thousands: str | None = None,
+    label: str | None = None,
 ) -> Table:
     """A party's table: from CSV or Parquet files, a store, a query, an Arrow table or a frame.
 
@@ -401,17 +404,21 @@ def read_table(
     none. What comes from a store, a database or a stream is read once, and if it is as large, copied to a temporary
     file.
 
+    With ``keys`` and ``misfits="map"``, rows without a ``label`` are left out of the keys, so that nobody is told of
+    them, unless the schema says what a missing one becomes.
+
     A cell that the schema has no place for is an error when it is read; with ``misfits="map"`` it is encoded by the
     public rules of :mod:`~colonnade.tables.encoding` and counted in the table's report.
 
-    ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if not as the schema says, or else with
-    commas, in UTF-8 and with decimal points.
+    ``separator``, ``encoding``, ``decimal`` and ``thousands`` say how a CSV file is written, if not as the schema says,
+    or else with commas, in UTF-8, with decimal points and no sign between thousands.
     """
-    asked = TableRequest.of(source, schema, id, name, keys, columns, TextFormat(separator, encoding, decimal), misfits)
+    text = TextFormat(separator, encoding, decimal, thousands)
+    asked = TableRequest.of(source, schema, id, name, keys, columns, text, misfits, label)
     named, cells = _read_request(source, asked, on_disk)
     said, declared = asked.source_name, asked.schema
     if keys is not None:
-        found = collect_keys(named, keys, asked.key_columns, said, misfits)
+        found = collect_keys(named, keys, asked.key_columns, said, misfits, asked.labelled(named))
         ids = name_rows({column: named[column] for column in asked.naming_columns}, said)
         return Table(cells, ids, declared, source=said, keys=found, misfits=misfits)
     numbers = range(1, named.num_rows + 1)
@@ -432,6 +439,8 @@ class TableRequest:
     key_plan: KeyPlan | None
     key_columns: Mapping[str, KeyColumn]
     misfits: InvalidValues
+    label: str | None = None
+    """The column without which a row has no key, where the schema does not say what a missing cell becomes."""
 
     @classmethod
     def of(
@@ -444,13 +453,15 @@ class TableRequest:
         columns: Mapping[str, KeyColumn] | None,
         text: TextFormat,
         misfits: InvalidValues,
+        label: str | None = None,
     ) -> TableRequest:
         """From what :func:`read_table` takes; nothing is read yet."""
         declared = (schema if isinstance(schema, Schema) else Schema.load(schema)).with_text_format(text)
         said = name or factory.source_name(source)
         _refuse_shared(declared, [] if id is None else [id], said, "id")
         held = {} if keys is None else dict(key_columns(keys.keys, {}, id, said) if columns is None else columns)
-        found = cls(said, declared, id, keys, held, misfits)
+        asked = label is not None and misfits == "map" and declared.columns[label].missing == REFUSE
+        found = cls(said, declared, id, keys, held, misfits, label if asked else None)
         _refuse_shared(declared, found.key_parts, said, "key")
         return found
 
@@ -471,7 +482,18 @@ class TableRequest:
     @property
     def identifying_columns(self) -> list[str]:
         """The columns that identify a row; without any, another one tells how many rows there are."""
-        return list(dict.fromkeys([*self.naming_columns, *self.key_parts])) or list(self.schema.sources[:1])
+        label = [] if self.label is None else [self.schema.columns[self.label].source(self.label)]
+        return list(dict.fromkeys([*self.naming_columns, *self.key_parts, *label])) or list(self.schema.sources[:1])
+
+    def labelled(self, cells: pa.Table | pa.RecordBatch) -> NDArray[np.bool_] | None:
+        """Which rows have a label, if the study asks for one."""
+        if self.label is None:
+            return None
+        declared = self.schema.columns[self.label]
+        source = declared.source(self.label)
+        place = locate_cells(self.source_name, source, np.arange(cells.num_rows), "map", self.schema.text)
+        _, missing = declared.read(cells[source], place)
+        return ~place.without_value(missing)
 
     @property
     def columns(self) -> list[str]:

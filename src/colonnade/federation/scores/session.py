@@ -296,7 +296,8 @@ def make_owner(standing: StandingStudy, config: PartyConfig, answers: GateOpener
     study, question = standing.study, standing.question
     questions = answers if isinstance(answers, QuestionQueue) else None
     config.check(study)
-    table = config.table(study.roster.schemas[config.name], None if study.aligning is None else study.aligning.plan)
+    plan = None if study.aligning is None else study.aligning.plan
+    table = config.table(study.roster.schemas[config.name], plan, study.label_of(config.name))
     if questions is None:
         config.check_budget(study)
 

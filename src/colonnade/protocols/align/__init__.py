@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         reference as reference,
     )
     from colonnade.protocols.align.task import (
+        DEFAULT_MODE as DEFAULT_MODE,
         MODES as MODES,
         NO_HELPER as NO_HELPER,
         AlignmentLeak as AlignmentLeak,
@@ -24,6 +25,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "programs": "AlignedRows AlignmentCounts coordinator owner reference",
-        "task": "MODES NO_HELPER AlignmentTask AlignmentLeak Mode",
+        "task": "DEFAULT_MODE MODES NO_HELPER AlignmentTask AlignmentLeak Mode",
     },
 )

@@ -23,6 +23,8 @@ from colonnade.tables.keys import Duplicates, Key, KeyPlan
 
 Mode = Literal["ot", "dh", "helper", "fuzzy"]
 MODES: tuple[Mode, ...] = ("ot", "dh", "helper", "fuzzy")
+DEFAULT_MODE: Mode = "ot"
+"""What everybody gets who names none: in a study file, in Python, and in files that commands write."""
 NO_HELPER: tuple[Mode, ...] = ("ot", "dh")
 """Modes in which no helper is trusted; they tell the same to the same people."""
 
@@ -73,7 +75,7 @@ class AlignmentTask(RunnableTask):
 
     trust: Trust
     keys: tuple[Key, ...]
-    mode: Mode = "dh"
+    mode: Mode = DEFAULT_MODE
     hidden: bool = False
     duplicates: Duplicates = "refuse"
     at_least: int = 1

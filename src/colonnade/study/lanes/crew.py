@@ -536,6 +536,7 @@ class OwnerLanesHead(LanesHead):
             id=own.id,
             columns=config.key_columns(plan),
             misfits=own.misfits,
+            label=study.label_of(config.name),
             workers=self._hands(lambda: None),
         )
         report = gathered.report
@@ -565,6 +566,7 @@ class OwnerLanesHead(LanesHead):
 
         found = laning.owner(me, self.laned, self.laned.task.programs, self._own_crew, split, beat=self._beat)
         counts = {"rows": gathered.rows, "missing": gathered.missing, "repeated": gathered.repeated}
+        counts |= {"unlabelled": gathered.unlabelled} if gathered.unlabelled else {}
         self._write_down(self._own_crew, start, counts)
         return found
 

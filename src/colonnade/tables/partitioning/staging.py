@@ -174,6 +174,8 @@ class StagedShard:
     batches: int
     size: int
     """Bytes of the copy."""
+    unlabelled: int
+    """How many rows with a key are left out because they have no label."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ class StageShard(WorkUnit):
             found.close()
             size = rows.tell()
         pa.default_memory_pool().release_unused()
-        return StagedShard(self.number, found.rows, found.keys, found.report, found.batches, size)
+        return StagedShard(self.number, found.rows, found.keys, found.report, found.batches, size, found.unlabelled)
 
 
 class _ShardWriter:
@@ -211,7 +213,7 @@ class _ShardWriter:
 
     def __init__(self, unit: StageShard, rows: BinaryIO, keys: BinaryIO) -> None:
         self.report = EncodingReport()
-        self.keys = self.batches = 0
+        self.keys = self.batches = self.unlabelled = 0
         self._reading, self._first = unit.reading, unit.first
         self._block = block_rows(unit.reading.schema)
         self._fingerprints = KeyFingerprints(unit.folder)
@@ -266,6 +268,9 @@ class _ShardWriter:
         numbers = np.arange(self._first + before + 1, self._first + before + batch.num_rows + 1)
         assert asked.key_plan is not None  # noqa: S101 - for the type checker; only tables with keys are spread
         keys, rows = normalise_keys(batch, asked.key_plan, asked.key_columns, numbers, asked.source_name, asked.misfits)
+        if (labelled := asked.labelled(batch)) is not None:
+            self.unlabelled += int((~labelled[rows]).sum())
+            keys, rows = keys.filter(pa.array(labelled[rows])), rows[labelled[rows]]
         ids = name_rows({column: batch[column] for column in asked.naming_columns}, asked.source_name)
         _, found = encode_columns(batch, asked.schema, source=asked.source_name, rows=numbers, misfits=asked.misfits)
         cells = simplify_batch(batch.select(list(asked.schema.sources)))
@@ -448,8 +453,8 @@ def dropped_name(number: int) -> str:
 class StagedTable:
     """A table that was read, checked and copied to a private folder, to be split.
 
-    ``keys`` is the number of rows that have a key which counts, out of ``rows``; ``missing`` and ``repeated`` are those
-    that are left out, as for :class:`~colonnade.tables.keys.TableKeys`.
+    ``keys`` is the number of rows that have a key which counts, out of ``rows``; ``missing``, ``repeated`` and
+    ``unlabelled`` are those that are left out, as for :class:`~colonnade.tables.keys.TableKeys`.
     """
 
     def __init__(
@@ -466,7 +471,8 @@ class StagedTable:
         self.report: EncodingReport = sum((piece.report for piece in pieces), EncodingReport())
         self.rows = self.report.rows
         keys = sum(piece.keys for piece in pieces)
-        self.missing = self.rows - keys
+        self.unlabelled = sum(piece.unlabelled for piece in pieces)
+        self.missing = self.rows - keys - self.unlabelled
         self.repeated = sum(each.dropped for each in repeated)
         self.keys = keys - self.repeated
         self._tempdir, self._own = tempdir, own
@@ -521,6 +527,8 @@ def stage_table(
     separator: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
+    thousands: str | None = None,
+    label: str | None = None,
     workers: PartitionRunner = no_workers,
 ) -> StagedTable:
     """Read a table as :func:`~colonnade.tables.table.read_table` does, and check it, once and without holding it.
@@ -536,8 +544,9 @@ def stage_table(
         name,
         columns=columns,
         keys=keys,
-        text=TextFormat(separator, encoding, decimal),
+        text=TextFormat(separator, encoding, decimal, thousands),
         misfits=misfits,
+        label=label,
     )
     found = open_source(source, asked.source_name, asked.schema.text)
     files.choose_columns(found.columns(), asked.source_name, asked.choose)

@@ -19,8 +19,7 @@ from urllib.parse import quote
 
 from colonnade.disk.reading import shorten
 from colonnade.errors import DataError
-from colonnade.tables.cell_parsing import TextFormat, itemise, pa, pc
-from colonnade.tables.files import DEFAULT_FORMAT
+from colonnade.tables.cell_parsing import AS_USUAL, TextFormat, itemise, pa, pc
 from colonnade.tables.sources.base import TableSource, quote_identifier, simplify_batch
 from colonnade.tables.sources.object_stores import is_address
 
@@ -279,6 +278,9 @@ class SqliteDriver(DatabaseDriver):
 class DuckDbDriver(DatabaseDriver):
     """A file of DuckDB through its own package, read only.
 
+    The query, and views that are in the file, reach the tables of the file and nothing else: no other file, no network,
+    no extension that is not loaded yet.
+
     DuckDB keeps all that it read of its file as long as its limit of memory allows, four fifths of the machine's unless
     it is told otherwise. Rows are read once, so it is told.
     """
@@ -286,12 +288,14 @@ class DuckDbDriver(DatabaseDriver):
     has_server = False
     _frugal = True
     _SETTINGS: ClassVar = {"memory_limit": "256MiB", "threads": 2}
+    _LOCKED: ClassVar = {"enable_external_access": "false", "lock_configuration": "true"}
     _KINDS: ClassVar = {
         "CatalogException": "the query names a table or function that is not there",
         "BinderException": "the query names a column that is not there, or compares what cannot be compared",
         "ParserException": "the query is not SQL that the database understands",
         "ConversionException": "a cell cannot be converted as the query asks",
         "OutOfMemoryException": "the query needs more memory than there is",
+        "PermissionException": "the query, or a view that it names, asks for something outside the database file",
         "IOException": "the file cannot be opened; check the path, and that no other program writes to it",
         "InvalidInputException": "the query would change the database, or asks for what cannot be read",
     }
@@ -299,10 +303,15 @@ class DuckDbDriver(DatabaseDriver):
     def _connected(self) -> Any:
         duckdb = import_optional("duckdb", "duckdb", self.name)
         path = self._path()
+        settings = self._SETTINGS if self._frugal else {}
         try:
-            opened = duckdb.connect(path, read_only=True, config=self._SETTINGS if self._frugal else {})
-        except duckdb.ConnectionException:  # this program has the file open with other settings, which then hold
-            opened = duckdb.connect(path, read_only=True)
+            opened = duckdb.connect(path, read_only=True, config=settings | self._LOCKED)
+        except duckdb.ConnectionException:  # this program has the file open itself, with settings that stay its own
+            opened = duckdb.connect(":memory:", config=settings)
+            quoted, named = path.replace("'", "''"), quote_identifier(Path(path).stem)
+            opened.execute(f"attach '{quoted}' as {named} (read_only); use {named}")
+            for name, value in self._LOCKED.items():
+                opened.execute(f"set {name} = {value}")
         # Of several statements DuckDB would run all, and one that copies rows to a file is not kept from it.
         try:
             if [each.type for each in opened.extract_statements(self._query)] != [duckdb.StatementType.SELECT]:
@@ -418,10 +427,10 @@ class QuerySource(TableSource):
 
     rereadable = False  # a database gives rows in any order, and may hold others a moment later
 
-    def __init__(self, query: Query, name: str | None = None, text: TextFormat = DEFAULT_FORMAT) -> None:
+    def __init__(self, query: Query, name: str | None = None, text: TextFormat = AS_USUAL) -> None:
         super().__init__(name or query.name)
         self._query = query
-        self._decimal = text.decimal or "."
+        self._decimal = text.fraction
 
     def columns(self) -> list[str]:
         """The columns of the answer; no row is computed for them."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade.errors import DataError
 from colonnade.tables import files
-from colonnade.tables.cell_parsing import TextFormat, pa
+from colonnade.tables.cell_parsing import AS_USUAL, TextFormat, pa
 from colonnade.tables.files import ColumnChooser
 from colonnade.tables.sources.base import ArrowStreamSource, InMemorySource, SpillFile, TableSource
 from colonnade.tables.sources.databases import Query, QuerySource
@@ -79,7 +79,7 @@ _TAKEN = (
 )
 
 
-def open_source(given: Any, name: str | None = None, text: TextFormat = files.DEFAULT_FORMAT) -> TableSource:
+def open_source(given: Any, name: str | None = None, text: TextFormat = AS_USUAL) -> TableSource:
     """The source that something names; nothing is read yet. ``text`` is how CSV files are written."""
     if isinstance(given, TableSource):
         return given
@@ -104,9 +104,7 @@ def source_name(given: Any) -> str:
     return given.name if isinstance(given, Query | TableSource) else "table"
 
 
-def read_columns(
-    given: Any, name: str, choose: files.ColumnChooser, text: TextFormat = files.DEFAULT_FORMAT
-) -> pa.Table:
+def read_columns(given: Any, name: str, choose: files.ColumnChooser, text: TextFormat = AS_USUAL) -> pa.Table:
     """The chosen columns of anything that :func:`open_source` takes, in memory."""
     source = open_source(given, name, text)
     return source.read_chosen(lambda there: files.choose_columns(there, name, choose))
@@ -137,9 +135,9 @@ def read_first_rows(source: TableSource, most: int) -> pa.Table:
 def guess_format(given: Any, name: str) -> TextFormat:
     """How text files look to be written, by the first of them; those of a store are taken to be as usual."""
     if not isinstance(given, str | Path) or (isinstance(given, str) and is_address(given)):
-        return files.DEFAULT_FORMAT
+        return AS_USUAL
     source = open_source(given, name)
-    return files.guess_file_format(source.first_file(), name) if isinstance(source, FileSet) else files.DEFAULT_FORMAT
+    return files.guess_file_format(source.first_file(), name) if isinstance(source, FileSet) else AS_USUAL
 
 
 def _open_path(given: str | Path, name: str | None, text: TextFormat) -> TableSource:

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from colonnade.disk.reading import shorten
 from colonnade.errors import DataError
 from colonnade.tables import files
-from colonnade.tables.cell_parsing import TextFormat, pa, pc
+from colonnade.tables.cell_parsing import AS_USUAL, TextFormat, pa, pc
 from colonnade.tables.sources.base import InMemorySource, TableSource, simplify_batch, simplify_type
 from colonnade.tables.sources.databases import import_optional
 from colonnade.tables.sources.object_stores import (
@@ -395,10 +395,10 @@ class SpreadsheetSource(InMemorySource):
     So a cell means what it would mean in a CSV file: the number 7 is the id ``7``, and an empty cell is missing.
     """
 
-    def __init__(self, path: Path, name: str, text: TextFormat = files.DEFAULT_FORMAT) -> None:
+    def __init__(self, path: Path, name: str, text: TextFormat = AS_USUAL) -> None:
         TableSource.__init__(self, name)  # the table is read when it is asked for
         self._path = path
-        self._decimal = text.decimal or "."
+        self._decimal = text.fraction
 
     def state(self) -> Hashable:
         """Size and time of the file."""
