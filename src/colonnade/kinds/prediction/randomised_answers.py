@@ -52,8 +52,7 @@ def levels_message(asked: Respondent, rows: int) -> MessageSchema:
 
 def owner(me: Owner, parts: OwnScoreParts, task: QuantisedAnswers) -> ReceivedAnswers | None:
     """An owner's program; it returns the answers at the entitled party and ``None`` at the others."""
-    if parts.values.shape != (len(parts.ids), 1) or not np.isfinite(parts.values).all():
-        raise DataError(f"{me.name} must have one finite score for each of its rows [DA127]")
+    check_finite(me, parts)
     asked, told = task.part(me.name), None
     if asked is not None:
         with me.meter.phase("noise"):
@@ -72,6 +71,12 @@ def owner(me: Owner, parts: OwnScoreParts, task: QuantisedAnswers) -> ReceivedAn
         found = ReceivedAnswers(task, parts.called, heard, parts.values)
     me.progress("levels", 1, 1)
     return found
+
+
+def check_finite(me: Owner, parts: OwnScoreParts) -> None:
+    """Refuse parts that are no numbers, which have no level."""
+    if parts.values.shape != (len(parts.ids), 1) or not np.isfinite(parts.values).all():
+        raise DataError(f"{me.name} must have one finite score for each of its rows [DA127]")
 
 
 def coordinator(me: Coordinator, task: QuantisedAnswers) -> None:
