@@ -29,10 +29,11 @@ from colonnade.kinds.prediction.randomised_answers import (
     ReceivedAnswers,
     answer_at_random,
     check_finite,
-    levels_message,
+    receive_levels,
+    tell_levels,
 )
 from colonnade.kinds.prediction.score_posterior import ScorePosterior
-from colonnade.kinds.prediction.task import QuantisedAnswers, Scores
+from colonnade.kinds.prediction.task import QuantisedAnswers, Respondent, Scores
 from colonnade.message_schema import (
     ArrayForm,
     Boolean,
@@ -149,7 +150,9 @@ def asker(me: Owner, parts: OwnScoreParts, standing: StandingScores, asked: Ques
         if isinstance(task, Scores):
             opened = OpenedScores(task, names, _open(me, task, verdict, len(places), None)[: verdict.told], own)
         else:
-            heard = {name: _hear(me, task, name, one.told)[: verdict.told] for name, one in verdicts.items()}
+            heard = {
+                each.owner: receive_levels(me, each, verdicts[each.owner].told)[: verdict.told] for each in task.asked
+            }
             opened = ReceivedAnswers(task, names, heard, own)
         asked.answer(OpenedAnswer(opened, verdict))
 
@@ -177,7 +180,9 @@ def dealer(me: Owner, parts: OwnScoreParts, standing: StandingScores, opened: Ga
         for name in {task.to, *me.engine.committee.seats} - {me.name}:
             me.link(name).send("question-verdict", **told)
         if isinstance(task, QuantisedAnswers):
-            _tell(me, task, values)
+            asked = _respondent(task, me.name)
+            me.extend_plan(task.event_of(asked))
+            tell_levels(me, asked, values[:, 0], task)
             continue
         dealt = np.zeros((len(places), task.classes), dtype=np.int64)
         dealt[: own.told] = values
@@ -224,11 +229,15 @@ def _warm(me: Role) -> None:
 def _summands(me: Owner, parts: OwnScoreParts, task: Scores | QuantisedAnswers) -> Summands:
     """What this owner would deal about people, by their places: drawn from its part anew at each call."""
     if isinstance(task, QuantisedAnswers):
-        asked = next(each for each in task.asked if each.owner == me.name)
+        asked = _respondent(task, me.name)
         check_finite(me, parts)
         return lambda places: answer_at_random(parts.values[places], asked, task, Stream.fresh())
     whole = quantise(parts.values, task, me.name)
     return lambda places: whole[places] + task.additive.draw((len(places), task.classes), Stream.fresh())
+
+
+def _respondent(task: QuantisedAnswers, name: str) -> Respondent:
+    return next(each for each in task.asked if each.owner == name)
 
 
 def _digest(salt: bytes, number: int, period: str, places: PeoplePlaces) -> bytes:
@@ -274,20 +283,6 @@ def _open(me: Role, task: Scores, verdict: GateDecision, people: int, mine: Shar
         total.values[:, verdict.told * task.classes :] = 0
     me.extend_plan(task.event)
     return declared.published(task, engine.open(opening, total))
-
-
-def _tell(me: Owner, task: QuantisedAnswers, values: Integers) -> None:
-    """Tell the entitled party this owner's levels."""
-    event = task.event_of(next(each for each in task.asked if each.owner == me.name))
-    me.extend_plan(event)
-    me.tell((task.to,), "levels", values[:, 0], event=event)
-
-
-def _hear(me: Owner, task: QuantisedAnswers, name: str, told: int) -> Integers:
-    """The levels of one owner."""
-    asked = next(each for each in task.asked if each.owner == name)
-    values: Integers = receive_message(me.link(name), name, levels_message(asked, told))["values"]
-    return values
 
 
 @dataclass(frozen=True)

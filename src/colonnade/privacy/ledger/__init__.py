@@ -226,7 +226,7 @@ class Ledger(LedgerFile):
             if (made := count_alignments(base, limit.days, now)) >= limit.at_most:
                 raise PolicyError(
                     f"{self._owner} aligned its people {made} times within {limit.days:g} days, and its policy allows "
-                    f"{limit.at_most}: see for which studies by `colonnade ledger show`, and raise at_most of "
+                    f"{limit.at_most}: see for which studies by `colonnade ledger export`, and raise at_most of "
                     "[policy.alignments] if that was in order [PO701]"
                 )
             number = insert_entry(base, f"{ALIGNED}{study}", "", _written(now), "[]", trust.to_json())
@@ -293,12 +293,15 @@ class Ledger(LedgerFile):
             return limits.participant_labels(known, self._owner)
 
     def entries(self, *, days: float | None = None) -> tuple[LedgerEntry, ...]:
-        """All entries, the oldest first, or those of the last days."""
+        """All entries, the oldest first, or those of the last days; notes of alignments are no entries."""
         with self.reading() as base:
-            if days is None:
-                return _entries(base)
             now = self._clock()
-            return tuple(entry for when, entry in _dated(base, now) if when > period_start(days, now))
+            found = (
+                _entries(base)
+                if days is None
+                else [entry for when, entry in _dated(base, now) if when > period_start(days, now)]
+            )
+            return tuple(entry for entry in found if entry.digest or not entry.study.startswith(ALIGNED))
 
     @property
     def studies(self) -> int:
