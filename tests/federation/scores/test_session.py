@@ -60,7 +60,7 @@ from tests.console.kit import access, signed_in
 from tests.support import standing as processes
 from tests.support.errors import check_said, raises
 from tests.support.ports import free_port
-from tests.support.studies import play, runnable_text, scatter
+from tests.support.studies import outcomes, play, runnable_text, scatter
 from tests.support.waiting import until
 
 ROWS = 400
@@ -634,6 +634,11 @@ def test_an_alignment_that_is_used_again_is_not_counted_and_one_of_a_study_is(pl
     assert ([entry.study for entry in book.entries()], book.count_alignments(days=30)) == (["once"], 2)
     noted = [change.study for change, _ in book.lines() if change.state == "released"]
     assert noted == ["people were aligned for standing", "people were aligned for once"]
+    path = place.folder / "shop" / "party.toml"
+    path.write_text(f"{path.read_text()}\n[policy.alignments]\nat_most = 2\n")
+    (place.folder / "tables" / "bank.csv").write_text("\n".join(rows[:-5]) + "\n")
+    check_said(outcomes(place.study("more"), tmp_path / "more")["shop"], "PO701")
+    assert [(entry.study, entry.state) for entry in book.entries()] == [("once", "committed"), ("more", "released")]
 
 
 # --- callers who stopped waiting: nobody is asked about for them, and everybody else is answered

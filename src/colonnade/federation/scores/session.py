@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -43,7 +43,6 @@ from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinat
 from colonnade.study.connect import MeetingPoint as MeetingPlace, join, load_identity
 from colonnade.study.spec import first_problem
 from colonnade.study.study_file import FileSection, PathText
-from colonnade.tables import Table
 from colonnade.wire import Endpoint, Hub
 
 MOST_WAITING = 256
@@ -345,18 +344,12 @@ def make_owner(
         matching = OwnerAlignment(study, config, table, AlignmentLog())
         aligned = matching.owner(me)
         if isinstance(answers, QuestionQueue):
-            answers.prepare(question.weigh(aligned), repeated_ids(table))
+            answers.prepare(question.weigh(aligned), table.own_ids.repeated())
             question.asker(me, aligned, answers)
         else:
             question.dealer(me, aligned, partial(answers, matching.people))
 
     return ScoresParticipant(standing, program, questions)
-
-
-def repeated_ids(table: Table) -> dict[str, int]:
-    """The ids that several rows of a table have, with how many they are."""
-    seen = Counter(table.own_ids)
-    return {name: rows for name, rows in seen.items() if rows > 1}
 
 
 class PersistentSession:

@@ -295,12 +295,11 @@ class Ledger(LedgerFile):
     def entries(self, *, days: float | None = None) -> tuple[LedgerEntry, ...]:
         """All entries, the oldest first, or those of the last days; notes of alignments are no entries."""
         with self.reading() as base:
-            now = self._clock()
-            found = (
-                _entries(base)
-                if days is None
-                else [entry for when, entry in _dated(base, now) if when > period_start(days, now)]
-            )
+            if days is None:
+                found = _entries(base)
+            else:
+                now = self._clock()
+                found = tuple(entry for when, entry in _dated(base, now) if when > period_start(days, now))
             return tuple(entry for entry in found if entry.digest or not entry.study.startswith(ALIGNED))
 
     @property
