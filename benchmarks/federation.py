@@ -52,8 +52,6 @@ ROWS = 20_000
 ALLOWED = {"median, ms": 25.0, "99 %, ms": 100.0, "people a second": 1000.0}
 PRICES = {"exact": ("exact = true\n", ""), "epsilon 2": ("", "[budget]\nepsilon = { bank = 2.0 }\n")}
 BATCH = 1000
-OFTEN = {"exact": 10_000, "epsilon 2": 8}
-"""How often the shop may be asked about one person: with noise, as its epsilon is reserved for so many."""
 CALLERS = 32
 
 
@@ -102,7 +100,7 @@ class House:
             )
             exact = 'exact = ["bank"]' if price == "exact" else "# exact = []"
             text = re.sub(r"^(# )?exact = .*$", exact, text, count=1, flags=re.M).partition("\n[agent]")[0]
-            model = f'{{ study = "../{study.path.name}", digest = "{study.digest}", per_person = {OFTEN[price]}'
+            model = f'{{ study = "../{study.path.name}", digest = "{study.digest}", period = "month"'
             text += f"\n[agent]\n[agent.scores]\nmodels = [{model}, per_day = 100_000_000 }}]\n"
             path.write_text(text)
             for old in (self.folder / name).glob("ledger.sqlite*"):  # exact answers leave nothing of any cap

@@ -24,7 +24,7 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.federation.proposal_store import HubFile
-from colonnade.federation.scores.service import AnswerCountsFile
+from colonnade.federation.scores.kept_answers import AnswersFile
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger
 from colonnade.privacy.observers import Budget, check_epsilon
@@ -235,7 +235,7 @@ def test_commands_end_with_the_code_of_the_docs(tmp_path, colonnade):
 
 def test_the_log_waits_for_another_process_and_not_for_ever(tmp_path, monkeypatch):
     pauses = []
-    for kind in (HubFile, AnswerCountsFile):
+    for kind in (HubFile, AnswersFile):
         file = tmp_path / kind.name
         file.unlink(missing_ok=True)
         with closing(sqlite3.connect(file, isolation_level=None)) as other, closing(sqlite3.connect(file)) as base:

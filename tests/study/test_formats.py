@@ -28,7 +28,7 @@ from colonnade.errors import ColonnadeError, PrivacyError, StudyError
 from colonnade.federation.agent_store import AgentFile, AgentStore
 from colonnade.federation.members import FederationMembers, HubPart
 from colonnade.federation.proposal_store import HubFile, ProposalStore
-from colonnade.federation.scores.service import AnswerCountsFile, LedgerMarksFile, count_answers_on
+from colonnade.federation.scores.kept_answers import AnswersFile, LedgerMarksFile, count_asked_on
 from colonnade.federation.statements import AttemptReport, Proposal, ProposalAnswer, Withdrawal
 from colonnade.models import Estimator, Roster
 from colonnade.privacy import Ledger, Observer, Statement, events, parse_budgets
@@ -74,9 +74,9 @@ def form_of_arrays(path):
         return {name: f"{arrays[name].dtype.kind}, {arrays[name].ndim} axes" for name in sorted(arrays.files)}
 
 
-def scores(folder):
+def answers(folder):
     found = {}
-    for name, file in {"counts": AnswerCountsFile(folder), "marks": LedgerMarksFile(folder / "ledger.sqlite")}.items():
+    for name, file in {"answers": AnswersFile(folder), "marks": LedgerMarksFile(folder / "ledger.sqlite")}.items():
         file.close()
         found[name] = form_of_base(file.path)
     return found
@@ -203,6 +203,7 @@ class Format:
 
 
 FORMATS = {
+    "answers": Format("federation.scores.kept_answers:AnswersFile.version", answers),
     "agent": Format(
         "federation.agent_store:AgentFile.version", lambda folder: form_of_base(AgentFile(folder).path), grows=True
     ),
@@ -223,7 +224,6 @@ FORMATS = {
         lambda folder: form(json.loads(json.dumps(load("linear").to_json())) | {"privacy": {}}),
         grows=True,
     ),
-    "scores": Format("federation.scores.service:AnswerCountsFile.version", scores),
     "signed": Format("federation.statements:_MAGIC", signed),
     "statement": Format("privacy.statement:VERSION", lambda folder: form(_statement().to_dict() | {"events": []})),
     "wire": Format("wire.endpoint:_VERSION", wire, oldest=4, grows=True),
@@ -306,8 +306,8 @@ def test_files_of_hubs_and_agents_are_opened_again(tmp_path):
     for held, name in (
         ("proposals-1.db", "hub.db"),
         ("agent-1.db", "agent.db"),
-        ("scores-1.db", "scores.db"),
-        ("scores-1.scores", "ledger.sqlite.scores"),
+        ("answers-1.db", "answers.db"),
+        ("answers-1.marks", "ledger.sqlite.answers"),
     ):
         shutil.copyfile(HELD / held, tmp_path / name)
     members = FederationMembers.load(HELD / "federation" / "FEDERATION.toml")
@@ -323,7 +323,7 @@ def test_files_of_hubs_and_agents_are_opened_again(tmp_path):
         [("eva", "approved")],
         "7",
     )
-    assert count_answers_on(tmp_path / "scores.db", "d" * 64, "2026-11-01") == 5
+    assert count_asked_on(tmp_path / "answers.db", "d" * 64, "2026-11-01") == 5
     held = LedgerMarksFile(tmp_path / "ledger.sqlite")
     with held.writing() as base:
         assert base.execute("SELECT count(*) FROM marks").fetchone()[0] == 1
@@ -362,14 +362,14 @@ def test_another_number_is_refused_by_a_sentence(file, change, opened, said, tmp
         ("ledger/ledger-3.db", lambda path: Ledger(path).entries(), ("LE026", "9", "3")),
         ("formats/proposals-1.db", lambda path: HubFile(path.parent), "FE103"),
         ("formats/agent-1.db", lambda path: AgentFile(path.parent), "FE103"),
-        ("formats/scores-1.db", lambda path: AnswerCountsFile(path.parent), "FE103"),
+        ("formats/answers-1.db", lambda path: AnswersFile(path.parent), "FE103"),
     ],
 )
 def test_a_later_base_is_refused_by_a_sentence(file, opened, sentence, tmp_path):
     path = tmp_path / {
         "formats/proposals-1.db": "hub.db",
         "formats/agent-1.db": "agent.db",
-        "formats/scores-1.db": "scores.db",
+        "formats/answers-1.db": "answers.db",
     }.get(file, "ledger.sqlite")
     shutil.copyfile(FIXTURES / file, path)
     with closing(sqlite3.connect(path)) as base:

@@ -19,7 +19,7 @@ NAMED_ON_THE_PAGE = {
     "exported regression": ("regression",),
     "earlier alignments": ("alignment",),
     "hub (`hub.db`), agent": ("proposals", "agent"),
-    "counts of scores": ("scores",),
+    "answers of scores": ("answers",),
 }
 """How a row of the page begins, and the formats that it is about."""
 

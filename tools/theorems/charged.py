@@ -556,5 +556,5 @@ CHARGED = (
 SERVING = {
     "colonnade.protocols.align.task:AlignmentTask": "it has no epsilon; its statement says what it tells",
     "colonnade.protocols.lanes.lane:LaneTask": "a part of a task, whose events are charged once",
-    "colonnade.kinds.prediction.on_demand:StandingScores": "those of scores, as often as a day allows",
+    "colonnade.kinds.prediction.on_demand:StandingScores": "those of scores, once a period",
 }

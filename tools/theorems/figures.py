@@ -447,19 +447,25 @@ FIGURES = (
         ),
     ),
     Figure(
-        "a day of scores",
-        "scores on demand: a day is charged as if everybody were asked about as often as allowed",
+        "a period of scores",
+        "scores on demand: a period is charged as one study, however often anybody is asked about in it",
         Links(
             ("joint-prediction#6-questions-that-are-asked-one-after-the-other|Theorem",),
-            ("colonnade.federation.scores.service:day_events",),
-            ("tests/federation/scores/test_session.py::test_a_day_costs_what_as_many_questions_about_one_person_cost",),
+            ("colonnade.federation.scores.kept_answers:KeptAnswers.admit",),
+            (
+                "tests/federation/scores/test_session.py::"
+                "test_an_answer_says_nothing_about_a_table_that_changes_or_stays",
+            ),
             besides=(
                 "tests/federation/scores/test_session.py::"
-                "test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart",
-                "tests/kinds/prediction/test_scores.py::test_asking_twice_composes",
+                "test_a_period_is_reserved_before_the_first_answer_and_costs_once_however_often_somebody_is_asked_about",
+                "tests/federation/scores/test_session.py::test_all_owners_answer_in_one_period_or_not_at_all",
+                "tests/federation/scores/test_session.py::"
+                "test_where_the_noise_of_several_is_one_nobody_draws_anew_alone",
+                "tests/kinds/prediction/test_scores.py::test_what_is_dealt_again_is_opened_again_under_fresh_shares",
             ),
         ),
-        ("prediction",),
+        ("prediction", "prediction-levels"),
     ),
     Figure(
         "post-processing",
@@ -593,14 +599,16 @@ PRINTED = (
     Printed("colonnade.console.privacy_explainer:CapForecast.after_text", "what would be spent", _LEDGER),
     Printed("colonnade.console.privacy_explainer:CapForecast.at_most_text", "a cap", ("caps", "rounding")),
     Printed("colonnade.console.party_pages:ledger_values", "totals of a ledger", _LEDGER),
-    Printed("colonnade.console.party_pages:describe_served", "what a question costs", _STUDY),
+    Printed("colonnade.console.party_pages:describe_served", "what a person costs in a period", _STUDY),
     Printed("colonnade.privacy.statement:spending_chart", "the course of spending", _LEDGER),
     Printed("colonnade.console.hub:format_price", "results: an analyst's row", _STUDY),
     Printed("src/colonnade/console/templates/inbox.html", "who learns most", _STUDY),
     Printed("src/colonnade/console/templates/study.html", "all observers of a proposal", _STUDY),
     Printed("src/colonnade/console/templates/parts.html", "the largest epsilon", _STUDY),
     Printed(
-        "colonnade.federation.scores.web_api:describe_model", "what a question costs", ("statement", "a day of scores")
+        "colonnade.federation.scores.web_api:describe_model",
+        "what a person costs in a period",
+        ("statement", "a period of scores"),
     ),
     Printed("colonnade.federation.monitoring:AgentMetrics", "a gauge of what is left of a cap", ("caps",)),
     # audits
@@ -611,7 +619,6 @@ PRINTED = (
 PASSED_ON = {
     "colonnade.privacy.noise_laws:AdditiveNoise.release": "law",
     "colonnade.protocols.message_task:message_event": "grid",
-    "colonnade.federation.scores.service:day_events": "a day of scores",
     "colonnade.study.party_config:PartyConfig.charged_events": "post-processing",
     "colonnade.study.planning:_price_function.events": "budget",
 }

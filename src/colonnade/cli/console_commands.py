@@ -70,7 +70,7 @@ def _answer(path: Path, listen: str | None) -> None:
         for name, kept in service.kept.items():
             if kept.questions is None:
                 limits = kept.standing
-                say(f"{config.name} answers {name}: {limits.per_person} a person and {limits.per_day} a day")
+                say(f"{config.name} answers {name}: {limits.per_day} people a day, once in a {limits.period}")
         threading.Event().wait()
     finally:
         if served is not None:

@@ -87,6 +87,11 @@ epsilon = {{ analyst = {cap}, coordinator = {cap}, party = {cap} }}
 # at_most = 20
 # days = 30
 
+# An alignment tells others whom of their people we hold. After so many of them, no more alignments.
+# [policy.alignments]
+# at_most = 100
+# days = 30
+
 # A brake besides: the most that may be learned within so many days. Any number of these; none is in force yet.
 # [[policy.periods]]
 # days = 30

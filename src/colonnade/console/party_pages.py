@@ -553,11 +553,11 @@ def describe_served(kept: OpenQuestion) -> dict[str, Any]:
     """A model that stands open for questions: who may ask, whether now, at what price, and what was told today.
 
     ``today`` is how many people were told about, and how many more may be; ``None`` where we ask, and others count.
-    ``paid`` says whether today is in our ledger.
+    ``paid`` says whether this period is in our ledger.
     """
     task, study = kept.standing.task, kept.standing.study
     price = "exact, no promise" if task.exact else f"epsilon {wording.epsilon(study.statement.epsilon(task.to))}"
-    asked = None if kept.allowance is None else kept.allowance.count_today()
+    asked = None if kept.answers is None else kept.answers.count_today()
     left = max(0, kept.standing.per_day - (asked or 0))
     if kept.ready:
         here = "all are here"
@@ -570,8 +570,8 @@ def describe_served(kept: OpenQuestion) -> dict[str, Any]:
         "asker": task.to,
         "here": here,
         "price": price,
-        "today": None if kept.allowance is None else (asked or 0, left),
-        "times": kept.standing.per_person,
+        "today": None if kept.answers is None else (asked or 0, left),
+        "period": kept.standing.period,
         "paid": asked is not None,
     }
 

@@ -93,7 +93,7 @@ _ROWS = (
         "prediction.model:JointPrediction",
         "prediction.report:SECTION",
         "prediction.audit",
-        standing="prediction.on_demand:scores_on_demand",
+        standing="prediction.on_demand:ScoresOnDemand",
     ),
     _ours(
         "synthetic",

@@ -24,18 +24,24 @@ PeoplePlaces = NDArray[np.int64]
 """Whom a question is about: places in the common list, each at most once."""
 
 
+Integers = NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class GateDecision:
-    """Whom of a question an owner tells nothing about, and until when."""
+    """How many people of a question an owner tells about, from its first, and until when it tells about no more.
 
-    refused: NDArray[np.bool_]
+    That follows from how many were asked about, and never from who they are or who was asked about before.
+    """
+
+    told: int
     until: int = 0
-    """Unix time at which it may answer again; 0 if nobody is refused."""
+    """Unix time at which it may tell about the others; 0 if it tells about all."""
 
 
 @dataclass(frozen=True)
 class OpenedAnswer:
-    """What the entitled party has of one question; nothing was opened about those who are refused."""
+    """What the entitled party has of one question; nothing was opened about those whom an owner does not tell about."""
 
     opened: Any
     verdict: GateDecision
@@ -43,6 +49,10 @@ class OpenedAnswer:
 
 class QuestionSource(Protocol):
     """Where the questions of the entitled party come from."""
+
+    @property
+    def period(self) -> str:
+        """The name of the period in which answers are kept now."""
 
     def begin(self, people: tuple[str, ...]) -> None:
         """All owners hold the same people, whose own ids these are, in the order of places."""
@@ -54,14 +64,19 @@ class QuestionSource(Protocol):
         """Take the answer to the last question."""
 
 
-Gate = Callable[[PeoplePlaces], GateDecision]
-"""How an owner decides: called before anything about these people leaves it, it has counted them when it returns."""
-GateOpener = Callable[[tuple[str, ...]], Gate]
-"""How it begins: called with the common people, by the owner's own ids."""
+Summands = Callable[[PeoplePlaces], Integers]
+"""What an owner would deal about these people if it did so for the first time: their parts with fresh noise."""
+Gate = Callable[[str, PeoplePlaces], tuple[GateDecision, Integers]]
+"""How an owner decides about a question in a period: called before anything about these people leaves it.
+
+It returns what is dealt about those whom it tells about; about a person that is the same in the whole period.
+"""
+GateOpener = Callable[[Summands], Gate]
+"""How it begins, once all owners hold the same people."""
 Row = Mapping[str, Any]
 """What is known of one person, as plain values."""
 Weigh = Callable[[OpenedAnswer, PeoplePlaces], list[Row]]
-"""Turns what was opened of these places into what a caller is told of each; not called for those who are refused."""
+"""Turns what was opened of these places into what a caller is told of each of those who are told about."""
 
 
 class OnDemandQuestion(ABC):
@@ -74,6 +89,11 @@ class OnDemandQuestion(ABC):
     @abstractmethod
     def session(self) -> RunnableTask:
         """The task as sessions play it, with as many openings as owners let through."""
+
+    @property
+    @abstractmethod
+    def summed(self) -> bool:
+        """Whether the noise of several owners is opened as one, so that all of them must draw anew if one does."""
 
     @property
     @abstractmethod

@@ -12,6 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -170,6 +171,8 @@ class OwnerAlignment:
     def __init__(self, study: Study, config: PartyConfig, table: Table, record: RunNotes) -> None:
         self._task, self._table, self._record = study.aligning, table, record
         self._run = bytes.fromhex(study.digest)
+        self._rows: NDArray[np.int64] | None = None
+        self._count = partial(config.note_alignment, study)
         self._store: AlignmentStore | None = None
         self._kept: AlignedRows | None = None
         if self._task is not None and table.keys is not None:
@@ -185,10 +188,12 @@ class OwnerAlignment:
             return self._table
         start = time.monotonic()
         with me.meter.phase("align"):
-            played = align.owner(me, keys, task, b"" if self._kept is None else self._kept.token, self._run)
+            token = b"" if self._kept is None else self._kept.token
+            played = align.owner(me, keys, task, token, self._run, count=self._count)
         aligned = self._kept if played.reused else played
         if aligned is None:
             raise ProtocolError("the coordinator named an earlier alignment that this party does not hold [MS050]")
+        self._rows = aligned.rows
         if not aligned.reused:
             self._keep(aligned)
         matched = None if task.hidden else aligned.size
@@ -196,6 +201,14 @@ class OwnerAlignment:
         left_out |= {"unlabelled": keys.unlabelled} if keys.unlabelled else {}
         record_alignment(self._record, task, aligned.reused, start, matched, {"rows": self._table.rows, **left_out})
         return aligned.table(self._table)
+
+    @property
+    def people(self) -> list[bytes]:
+        """The normalised keys of the people that all hold, in their common order; without ``[align]``, their ids."""
+        if self._rows is None or self._table.keys is None:
+            return [name.encode() for name in self._table.sorted_by_id().ids]
+        values = self._table.keys.values
+        return [values[row] for row in self._rows.tolist()]
 
     def _keep(self, aligned: AlignedRows) -> None:
         """Store the alignment; if that fails, the study goes on, and a later study aligns again."""

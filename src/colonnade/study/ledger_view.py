@@ -47,6 +47,8 @@ def ledger_facts(book: Ledger, delta: float, days: float | None, policy: PartyCo
         ]  # fmt: skip
         limit = policy.content.policy.failures
         found["failures"] = {"days": limit.days, "at_most": limit.at_most, "ended_early": _early(book, policy)}
+        begun = policy.alignment_limit
+        found["alignments"] = vars(begun) | {"begun": book.count_alignments(days=begun.days)}
     return found
 
 
@@ -68,6 +70,9 @@ def ledger_text(book: Ledger, delta: float, days: float | None, policy: PartyCon
         lines += ["", f"left under {policy.path}:", remaining_text(book.remaining(policy.caps, policy.periods))]
         limit = policy.content.policy.failures
         lines += [f"  {_early(book, policy)} of at most {limit.at_most} studies ended early in {limit.days:g} days"]
+        begun = policy.alignment_limit
+        made = book.count_alignments(days=begun.days)
+        lines += [f"  {made} of at most {begun.at_most} alignments were begun in {begun.days:g} days"]
     unchained = "" if known["chained"] else "  (not chained yet: the next study will chain it as it stands)"
     return "\n".join([*lines, "", f"head {known['head']}{unchained}"])
 

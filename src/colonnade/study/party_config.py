@@ -17,6 +17,7 @@ from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing,
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.ledger.caps import (
     AbortedStudiesLimit,
+    AlignmentsLimit,
     BudgetForecast,
     CapPeriod,
     RemainingBudget,
@@ -149,6 +150,15 @@ class PartyConfig:
     def failures(self) -> AbortedStudiesLimit:
         """How many studies may end early: each of them may have told whoever asked something."""
         return AbortedStudiesLimit(self.content.policy.failures.at_most, self.content.policy.failures.days)
+
+    @property
+    def alignment_limit(self) -> AlignmentsLimit:
+        """How many alignments may be made: each tells others who is on this party's list."""
+        return AlignmentsLimit(self.content.policy.alignments.at_most, self.content.policy.alignments.days)
+
+    def note_alignment(self, study: Study) -> None:
+        """Write down that the people of a study are about to be aligned, or refuse it if there were too many."""
+        self.open_ledger().note_alignment(study.name, study.trust, self.alignment_limit)
 
     @property
     def approval(self) -> ApprovalMode:

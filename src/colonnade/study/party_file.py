@@ -311,6 +311,16 @@ class FailuresSection(FileSection):
     days: float = Field(default=30, gt=0, le=MOST_DAYS, strict=True)
 
 
+class AlignmentsSection(FileSection):
+    """``[policy.alignments]``: how many alignments may be made within so many days.
+
+    Each tells others whom of their people this party holds, and no epsilon bounds that.
+    """
+
+    at_most: int = Field(default=100, ge=1, strict=True)
+    days: float = Field(default=30, gt=0, le=MOST_DAYS, strict=True)
+
+
 class PolicySection(FileSection):
     """``[policy]``: which studies this party takes part in."""
 
@@ -327,6 +337,7 @@ class PolicySection(FileSection):
     budget: CapSection
     periods: tuple[PeriodSection, ...] = ()
     failures: FailuresSection = Field(default_factory=FailuresSection, exclude=True)
+    alignments: AlignmentsSection = Field(default_factory=AlignmentsSection, exclude=True)
 
     @field_validator("columns", mode="before")
     @classmethod

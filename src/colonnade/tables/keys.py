@@ -87,6 +87,12 @@ class Ids(Sequence[str]):
             for part in (self._texts_of(start, start + _CHUNK + 1) for start in range(0, len(self), _CHUNK))
         )
 
+    def repeated(self) -> dict[str, int]:
+        """The ids that several rows have, with how many they are."""
+        counts = pc.value_counts(self._texts_of(0, len(self)))
+        several = counts.filter(pc.greater(pc.struct_field(counts, "counts"), 1)).to_pylist()
+        return {each["values"]: each["counts"] for each in several}
+
     def pack(self, start: int, stop: int) -> tuple[bytes, bytes]:
         """For some of the ids, the number of characters of each as 64-bit numbers, and all characters in UTF-8."""
         texts = self._texts_of(start, stop)

@@ -261,6 +261,7 @@ class Asked:
     questions: list
     answers: list = field(default_factory=list)
     people: tuple = ()
+    period: str = "2031-05"
 
     def begin(self, people):
         self.people = people
@@ -272,8 +273,8 @@ class Asked:
         self.answers.append(answer)
 
 
-def everybody(_):
-    return lambda places: GateDecision(np.zeros(len(places), dtype=bool))
+def everybody(summands):
+    return lambda _, places: (GateDecision(len(places)), summands(places))
 
 
 def ask(task, parts, questions, gates=None, alter=None):
@@ -321,39 +322,119 @@ def test_every_answer_equals_the_plaintext_reference(seating, security, question
         assert np.array_equal(answer.opened.others, want[question])
         assert np.array_equal(answer.opened.own, parts[task.to].values[question])
         assert answer.opened.ids == tuple(asked.people[place] for place in question)
-        assert not answer.verdict.refused.any()
+        assert answer.verdict == GateDecision(len(question))
 
 
 @pytest.mark.parametrize("security", [False, True])
-def test_whom_one_owner_refuses_nothing_is_opened_of(security):
+def test_of_whom_one_owner_does_not_tell_nothing_is_opened(security):
     """Not even of the owner that would have answered, whose part alone would be more than the sum of all."""
     task = make_task(3)
     task = kit.active(task) if security else task
     parts = random_parts(task, 6, 4)
     seen = []
 
-    def refusing(people):
-        def gate(places):
-            seen.append(tuple(people[place] for place in places))
-            return GateDecision(places == 2, 1_800_000_000)
+    def stingy(summands):
+        def gate(period, places):
+            seen.append((period, places.tolist()))
+            told = places[: 3 - len(places)]
+            return GateDecision(len(told), 1_800_000_000), summands(told)
 
         return gate
 
-    asked, _ = ask(task, parts, [[1, 2, 5], [2]], {"o2": refusing})
+    log, opened = [], on_demand.ScoresSum.published
+
+    def published(self, task, numbers):
+        log.append(numbers.copy())
+        return opened(self, task, numbers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_demand.ScoresSum, "published", published)
+        asked, _ = ask(task, parts, [[1, 5], [1, 2, 5]], {"o2": stingy})
     want = reference({name: part.values for name, part in parts.items()}, task)
     first, second = asked.answers
-    assert (first.verdict.refused.tolist(), first.verdict.until) == ([False, True, False], 1_800_000_000)
-    assert np.array_equal(first.opened.others, want[[1, 2, 5]] * [[1], [0], [1]])
-    assert not second.opened.others.any()
-    assert seen == [("p000001", "p000002", "p000005"), ("p000002",)]
+    assert [(one.verdict.told, one.verdict.until) for one in asked.answers] == [(1, 1_800_000_000), (0, 1_800_000_000)]
+    assert np.array_equal(first.opened.others, want[[1]])
+    assert (len(second.opened.others), second.opened.ids) == (0, ())
+    everything = [numbers.reshape(-1, task.classes) for numbers in log if numbers.any()]
+    assert [each.any(axis=1).tolist() for each in everything] == [[True, False]], (
+        "the rest is opened as zero to anybody"
+    )
+    assert seen == [("2031-05", [1, 5]), ("2031-05", [1, 2, 5])]
 
 
-def test_noise_is_fresh_in_every_answer():
-    task = make_task(2, noise=10_000)
+def test_what_is_dealt_again_is_opened_again_under_fresh_shares():
+    """Kept summands of two owners: the same sum is opened each time, and no share of it comes twice."""
+    task = make_task(3, noise=2 * 10_000)
     parts = random_parts(task, 3, 8)
-    asked, _ = ask(task, parts, [[0], [0], [0]])
-    drawn = {tuple(answer.opened.others[0].tolist()) for answer in asked.answers}
-    assert len(drawn) > 1  # all alike with a probability below 1e-7: two answers of two numbers of deviation 100 each
+
+    def keeping(summands):
+        kept = summands(np.arange(3))
+        return lambda _, places: (GateDecision(len(places)), kept[places])
+
+    shares, kinds = [], []
+
+    def altered(place):
+        real = place.channel
+
+        def channel(peer):
+            link = real(peer)
+
+            def send(kind, **fields):
+                if kind == "share" and place.name == "o1":
+                    shares.append(repr(fields))
+                kinds.append((place.name, peer, kind))
+                link.send(kind, **fields)
+
+            return SimpleNamespace(send=send, recv=link.recv)
+
+        place.channel = channel
+        return place
+
+    asked, ended = ask(task, parts, [[0, 2], [2, 0], [0, 2]], {"o1": keeping, "o2": keeping}, altered)
+    assert {type(end) for end in ended.values()} == {RunResult}
+    first, turned, again = (answer.opened.others for answer in asked.answers)
+    assert np.array_equal(first, again)
+    assert np.array_equal(first, turned[::-1])
+    assert len(shares) >= 3
+    assert len(set(shares)) == len(shares)
+
+
+def test_levels_stand_open_too():
+    """Those who are asked tell as many as they let through; bystanders hear how many were asked about."""
+    task, new = levels_task(), level_parts(20)
+    log = {}
+
+    def altered(place):
+        real = place.channel
+
+        def channel(peer):
+            link = real(peer)
+
+            def send(kind, **fields):
+                log.setdefault((place.name, peer), []).append(kind)
+                link.send(kind, **fields)
+
+            return SimpleNamespace(send=send, recv=link.recv)
+
+        place.channel = channel
+        return place
+
+    def one_of_each(summands):
+        kept = summands(np.arange(20))
+        return lambda _, places: (GateDecision(1, 7), kept[places[:1]])
+
+    def keeping(summands):
+        kept = summands(np.arange(20))
+        return lambda _, places: (GateDecision(len(places)), kept[places])
+
+    asked, ended = ask(task, new, [[3, 4], [3]], {"mid": keeping, "right": one_of_each}, altered)
+    assert {type(end) for end in ended.values()} == {RunResult}
+    first, second = asked.answers
+    assert (first.verdict, second.verdict) == (GateDecision(1, 7), GateDecision(1, 7))
+    assert first.opened.levels.keys() == second.opened.levels.keys() == {"mid", "right"}
+    assert all(np.array_equal(first.opened.levels[name], second.opened.levels[name]) for name in first.opened.levels)
+    assert "question" not in [*log["left", "other"], *log["left", COORDINATOR]]
+    assert {pair for pair, kinds in log.items() if "levels" in kinds} == {("mid", "left"), ("right", "left")}
 
 
 def test_owners_that_were_asked_different_questions_open_nothing():

@@ -12,24 +12,28 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from threadpoolctl import threadpool_limits
 
 from colonnade.errors import CapacityError, ColonnadeError, PeerLost, PolicyError, StudyError
+from colonnade.federation.scores.periods import Period, PeriodKind
 from colonnade.models import registry
 from colonnade.protocols.on_demand import (
     MOST_ASKED,
-    GateOpener,
+    Gate,
     OnDemandQuestion,
     OpenedAnswer,
     PeoplePlaces,
     Row,
+    Summands,
     Weigh,
 )
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
@@ -52,27 +56,44 @@ class RefusedPerson:
     until: int
 
 
-PersonAnswer = Row | RefusedPerson | None
+@dataclass(frozen=True)
+class RepeatedId:
+    """An id that several rows of this party's own table have, so that it says nobody."""
+
+    rows: int
+
+
+PersonAnswer = Row | RefusedPerson | RepeatedId | None
 """Of one id: what was found, a refusal, or nothing for somebody who is not in the common list."""
 
 
 @dataclass(frozen=True)
 class _Request:
     places: NDArray[np.int64]
-    """Of each id; -1 for somebody who is not in the common list."""
+    """Of each id; -1 for somebody who is not in the common list, or for an id that several rows have."""
+    unasked: list[PersonAnswer]
+    """What is said of each id about which nobody is asked."""
     answered: Future[list[PersonAnswer]]
 
 
 class QuestionQueue:
     """The queue between programs that ask and the session that answers; made once, for one session after the other."""
 
-    def __init__(self, *, gather: float = 0.002, quiet: float = 2.0) -> None:
-        self._gather, self._quiet = gather, quiet
+    def __init__(
+        self,
+        *,
+        gather: float = 0.002,
+        quiet: float = 2.0,
+        period: PeriodKind = "month",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._gather, self._quiet, self._kind, self._clock = gather, quiet, period, clock
         self._changed = threading.Condition()
         self._waiting: deque[_Request] = deque()
         self._asked: list[_Request] = []
         self._places: dict[str, int] | None = None
         self._weigh: Weigh | None = None
+        self._repeated: Mapping[str, int] = {}
         self._question: PeoplePlaces = np.zeros(0, dtype=np.int64)
         self._stopped = False
 
@@ -80,6 +101,11 @@ class QuestionQueue:
     def ready(self) -> bool:
         """Whether a session is open."""
         return self._places is not None
+
+    @property
+    def period(self) -> str:
+        """The name of the period in which answers are kept now."""
+        return Period.at(self._kind, self._clock()).name
 
     def ask(self, ids: Sequence[str]) -> Future[list[PersonAnswer]]:
         """Ask about people by this party's own ids; ``None`` comes back for whoever is not in the common list."""
@@ -90,19 +116,21 @@ class QuestionQueue:
                 raise PeerLost("the others are not all here; ask again in a moment [PE006]")
             if len(self._waiting) >= MOST_WAITING:
                 raise CapacityError(f"{MOST_WAITING} requests are waiting already; ask again in a moment [CA033]")
-            find = self._places.get
+            find, rows = self._places.get, self._repeated.get
+            unasked = [RepeatedId(count) if (count := rows(each)) else None for each in ids]
             places = np.fromiter((find(each, -1) for each in ids), dtype=np.int64, count=len(ids))
-            request = _Request(places, Future())
+            places[[one is not None for one in unasked]] = -1
+            request = _Request(places, [*unasked], Future())
             if (places >= 0).any():
                 self._waiting.append(request)
                 self._changed.notify_all()
             else:
-                request.answered.set_result([None] * len(ids))
+                request.answered.set_result(request.unasked)
             return request.answered
 
-    def set_weighing(self, weigh: Weigh) -> None:
-        """Say how answers of the next session are weighed."""
-        self._weigh = weigh
+    def prepare(self, weigh: Weigh, repeated: Mapping[str, int]) -> None:
+        """Say how answers of the next session are weighed, and which ids several rows of our own table have."""
+        self._weigh, self._repeated = weigh, repeated
 
     def begin(self, people: tuple[str, ...]) -> None:
         """A session is open about these people."""
@@ -139,19 +167,15 @@ class QuestionQueue:
     def answer(self, answer: OpenedAnswer) -> None:
         """Give everyone who asked what was answered."""
         assert self._weigh is not None  # noqa: S101 - a session is expected before it begins
-        places, refused = self._question, answer.verdict.refused
-        rows: list[PersonAnswer] = [RefusedPerson(answer.verdict.until)] * len(places)
-        kept = np.flatnonzero(~refused)
-        if len(kept):
-            for place, row in zip(kept.tolist(), self._weigh(answer, places), strict=True):
-                rows[place] = row
+        places, verdict = self._question, answer.verdict
+        rows: list[PersonAnswer] = [*self._weigh(answer, places)] if verdict.told else []
+        rows += [RefusedPerson(verdict.until)] * (len(places) - verdict.told)
         with self._changed:
             asked, self._asked = self._asked, []
         for request in asked:
-            at = np.searchsorted(places, request.places)
-            request.answered.set_result(
-                [rows[i] if p >= 0 else None for i, p in zip(at.tolist(), request.places.tolist(), strict=True)]
-            )
+            at = np.searchsorted(places, request.places).tolist()
+            of_each = zip(at, request.places.tolist(), request.unasked, strict=True)
+            request.answered.set_result([rows[i] if place >= 0 else unasked for i, place, unasked in of_each])
 
     def end(self, why: BaseException | None = None) -> None:
         """The session ended: whoever waits is told so."""
@@ -177,14 +201,24 @@ _SECTION = "agent.scores"
 class ScoredModelPart(FileSection):
     """One of ``models``: a study of kind "prediction", agreed to by its digest, that stands open for questions.
 
-    ``per_person`` is how often a day the entitled party may be told about one person, and ``per_day`` about how many
-    people it may ask a day, each time counted.
+    ``period`` is for how long answers are kept: in it a person is told about once, however often it is asked about.
+    ``per_day`` is about how many people the entitled party may ask a day, each time counted.
     """
 
     study: PathText
     digest: str
-    per_person: int = Field(default=1, ge=1, le=10_000, strict=True)
+    period: PeriodKind = "month"
     per_day: int = Field(default=10_000, ge=1, le=10**9, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_count(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and "per_person" in given:
+            raise ValueError(
+                "must not have per_person: a person is told about once in a period, and asking again gives the same "
+                'answer; say for how long answers are kept by period = "day", "week" or "month" [VA700]'
+            )
+        return given
 
     @field_validator("digest")
     @classmethod
@@ -209,11 +243,11 @@ class StandingStudy:
 
     study: Study
     question: OnDemandQuestion
-    per_person: int = 1
+    period: PeriodKind = "month"
     per_day: int = 10_000
 
     @classmethod
-    def of(cls, study: Study, per_person: int = 1, per_day: int = 10_000) -> StandingStudy:
+    def of(cls, study: Study, period: PeriodKind = "month", per_day: int = 10_000) -> StandingStudy:
         """This study, if questions can be asked in it one by one; otherwise an error."""
         study.runnable()
         make = registry.part(study.content.task.kind, "standing")
@@ -222,7 +256,7 @@ class StandingStudy:
                 f'{study.path}: scores on demand need a study of kind = "prediction", and this one is of kind '
                 f"{study.content.task.kind!r} [ST546]"
             )
-        return cls(study, make(study.path, study.estimator(), study.task), per_person, per_day)
+        return cls(study, make(study.estimator(), study.task), period, per_day)
 
     @property
     def task(self) -> Any:
@@ -246,7 +280,7 @@ def load_standing_study(part: ScoredModelPart, path: Path) -> StandingStudy:
             f"{path}: [{_SECTION}] agrees to another study than {part.study} is now: see what it costs with `colonnade "
             f"privacy {part.study}`, and write digest = {study.digest!r} if you agree [PO009]"
         )
-    return StandingStudy.of(study, part.per_person, part.per_day)
+    return StandingStudy.of(study, part.period, part.per_day)
 
 
 _LOG = logging.getLogger("colonnade.scores")
@@ -291,7 +325,13 @@ class ScoresParticipant:
                 self.questions.end(why)
 
 
-def make_owner(standing: StandingStudy, config: PartyConfig, answers: GateOpener | QuestionQueue) -> ScoresParticipant:
+AnswerOpener = Callable[[Sequence[bytes], Summands], Gate]
+"""How an owner that answers begins: called with the normalised keys of the common people, in the order of places."""
+
+
+def make_owner(
+    standing: StandingStudy, config: PartyConfig, answers: AnswerOpener | QuestionQueue
+) -> ScoresParticipant:
     """An owner: the entitled party, which asks what is in a queue, or one that answers what its gate lets through."""
     study, question = standing.study, standing.question
     questions = answers if isinstance(answers, QuestionQueue) else None
@@ -302,12 +342,13 @@ def make_owner(standing: StandingStudy, config: PartyConfig, answers: GateOpener
         config.check_budget(study)
 
     def program(me: Owner) -> None:
-        aligned = OwnerAlignment(study, config, table, AlignmentLog()).owner(me)
+        matching = OwnerAlignment(study, config, table, AlignmentLog())
+        aligned = matching.owner(me)
         if isinstance(answers, QuestionQueue):
-            answers.set_weighing(question.weigh(aligned))
+            answers.prepare(question.weigh(aligned), table.own_ids.repeated())
             question.asker(me, aligned, answers)
         else:
-            question.dealer(me, aligned, answers)
+            question.dealer(me, aligned, partial(answers, matching.people))
 
     return ScoresParticipant(standing, program, questions)
 

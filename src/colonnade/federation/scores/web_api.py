@@ -26,8 +26,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from colonnade.errors import CapacityError, ColonnadeError, ConnectError, StudyError
 from colonnade.federation.http_server import HttpServer, listen, read_body
+from colonnade.federation.scores.periods import Period
 from colonnade.federation.scores.service import OpenQuestion, ScoresService
-from colonnade.federation.scores.session import PersonAnswer, RefusedPerson, StandingStudy
+from colonnade.federation.scores.session import PersonAnswer, RefusedPerson, RepeatedId, StandingStudy
 from colonnade.federation.token_file import shows_token
 from colonnade.protocols.on_demand import MOST_ASKED
 from colonnade.versions import installed_versions
@@ -50,7 +51,11 @@ _PERSON = {
         "refused_until": {
             "type": "string",
             "format": "date-time",
-            "description": "instead of all others: when an owner may tell about this person again",
+            "description": "instead of all others: when the others may tell about more people",
+        },
+        "rows": {
+            "type": "integer",
+            "description": "instead of all others: so many rows of the party's own table have this id",
         },
     },
 }
@@ -60,7 +65,7 @@ _ANSWERS = {
     "404": "there is no such model, or this party may ask about nobody",
     "413": "the request is too long",
     "422": "the request is not as described",
-    "429": "nothing more may be told about these people before the time given, or too many requests wait",
+    "429": "nothing more may be told before the time given, or too many requests wait",
     "503": "not all other parties are here",
     "504": "the others did not answer in time",
 }
@@ -109,7 +114,7 @@ def openapi_schema(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_model(standing: StandingStudy) -> dict[str, Any]:
-    """A standing question in plain values: what it is about, and what a question costs."""
+    """A standing question in plain values: what it is about, and what a person costs in a period."""
     task, study = standing.task, standing.study
     classes = standing.question.classes
     return {
@@ -118,9 +123,15 @@ def describe_model(standing: StandingStudy) -> dict[str, Any]:
         "parties": list(task.owners),
         "exact": task.exact,
         "classes": None if classes is None else [str(one) for one in classes],
-        "epsilon_of_a_question": None if task.exact else study.statement.epsilon(task.to),
+        "epsilon_of_a_period": None if task.exact else study.statement.epsilon(task.to),
         "delta": study.statement.delta,
     }
+
+
+def describe_period(standing: StandingStudy) -> dict[str, str]:
+    """In which period answers are kept now, and when the next one begins."""
+    period = Period.at(standing.period, datetime.now(UTC))
+    return {"kind": period.kind, "name": period.name, "ends": _format_time(period.end)}
 
 
 def docs_page() -> str:
@@ -136,7 +147,8 @@ their score, exact or with noise, as their policies say.</p>
   -H "Authorization: Bearer $(cat agent/scores.token)" -H "Content-Type: application/json" \\
   -d '{{"ids": ["P000017"]}}'</pre>
 <p>Send at most 8,192 ids in one request, as they stand in your own table. The answer has one entry for each of them, in
-the same order, and <code>null</code> for ids that not all parties hold.</p>
+the same order, and <code>null</code> for ids that not all parties hold. In one period, asking about somebody again
+tells the same and costs nothing more.</p>
 <table><caption>When there is no answer</caption><tbody>{rows}</tbody></table>
 <p>The same for programs: <a href="openapi.json">openapi.json</a>.</p></main></html>
 """
@@ -188,7 +200,10 @@ def routes(service: ScoresService) -> list[BaseRoute]:
         for name, kept in service.asked_here.items():
             if name not in described:
                 described[name] = await asyncio.to_thread(describe_model, kept.standing)
-        found = [described[name] | {"ready": kept.ready} for name, kept in service.asked_here.items()]
+        found = [
+            described[name] | {"period": describe_period(kept.standing), "ready": kept.ready}
+            for name, kept in service.asked_here.items()
+        ]
         return JSONResponse({"models": found}, headers=_HEADERS)
 
     async def openapi(request: Request) -> Response:
@@ -237,13 +252,15 @@ async def _answer_request(kept: OpenQuestion, ids: Sequence[str], scored: Callab
     if refused and not any(isinstance(one, dict) for one in found):
         until = max(one.until for one in refused)
         wait = {"retry-after": str(max(1, until - int(time.time())))}
-        return _refuse(429, f"No more may be told about these people before {_format_time(until)}. [CO034]", **wait)
+        return _refuse(429, f"No more may be told before {_format_time(until)}. [CO034]", **wait)
     scored(sum(isinstance(one, dict) for one in found))
     plain = [_to_json(one, name) for one, name in zip(found, ids, strict=True)]
     return JSONResponse({"model": kept.standing.study.name, "scores": plain}, headers=_HEADERS)
 
 
 def _to_json(found: PersonAnswer, name: str) -> Any:
+    if isinstance(found, RepeatedId):
+        return {"id": name, "rows": found.rows}
     return {"id": name, "refused_until": _format_time(found.until)} if isinstance(found, RefusedPerson) else found
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.kinds.prediction.score_posterior import ScorePosterior, update_by_noisy_sums
-from colonnade.kinds.prediction.task import Scores
+from colonnade.kinds.prediction.task import QuantisedAnswers, Scores
 from colonnade.mpc.residues import Residues, ResidueSystem
 from colonnade.protocols.joint_sum.declaration import JointSum, OwnerSum, SumCircuit, SumOpening
 from colonnade.protocols.joint_sum.engine import JointSumPrograms
@@ -152,7 +152,7 @@ def simulate(parts: Mapping[str, OwnScoreParts], task: Scores, stream: Stream) -
     return OpenedScores(task, own.called, _PROGRAMS.simulate(parts, task, stream), own.values)
 
 
-def check_parts(me: Owner, parts: OwnScoreParts, task: Scores) -> None:
+def check_parts(me: Owner, parts: OwnScoreParts, task: Scores | QuantisedAnswers) -> None:
     """Refuse parts that do not have a number of each class for each row."""
     if parts.values.shape != (len(parts.ids), task.classes):
         raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows [DA132]")

@@ -52,8 +52,7 @@ def levels_message(asked: Respondent, rows: int) -> MessageSchema:
 
 def owner(me: Owner, parts: OwnScoreParts, task: QuantisedAnswers) -> ReceivedAnswers | None:
     """An owner's program; it returns the answers at the entitled party and ``None`` at the others."""
-    if parts.values.shape != (len(parts.ids), 1) or not np.isfinite(parts.values).all():
-        raise DataError(f"{me.name} must have one finite score for each of its rows [DA127]")
+    check_finite(me, parts)
     asked, told = task.part(me.name), None
     if asked is not None:
         with me.meter.phase("noise"):
@@ -61,17 +60,31 @@ def owner(me: Owner, parts: OwnScoreParts, task: QuantisedAnswers) -> ReceivedAn
     rows = agree_on_rows(me, task, parts)
     me.progress("levels", 0, 1)
     if asked is not None and told is not None:
-        me.tell((task.to,), "levels", told, event=task.event_of(asked))
+        tell_levels(me, asked, told, task)
     found = None
     if me.name == task.to:
         with me.meter.phase("receive"):
-            heard = {
-                each.owner: receive_message(me.link(each.owner), each.owner, levels_message(each, rows))["values"]
-                for each in task.asked
-            }
+            heard = {each.owner: receive_levels(me, each, rows) for each in task.asked}
         found = ReceivedAnswers(task, parts.called, heard, parts.values)
     me.progress("levels", 1, 1)
     return found
+
+
+def tell_levels(me: Owner, asked: Respondent, told: Integers, task: QuantisedAnswers) -> None:
+    """Tell the entitled party the answers of this owner, one a person."""
+    me.tell((task.to,), "levels", told, event=task.event_of(asked))
+
+
+def receive_levels(me: Owner, asked: Respondent, rows: int) -> Integers:
+    """What one of those who are asked told of so many people."""
+    values: Integers = receive_message(me.link(asked.owner), asked.owner, levels_message(asked, rows))["values"]
+    return values
+
+
+def check_finite(me: Owner, parts: OwnScoreParts) -> None:
+    """Refuse parts that are no numbers, which have no level."""
+    if parts.values.shape != (len(parts.ids), 1) or not np.isfinite(parts.values).all():
+        raise DataError(f"{me.name} must have one finite score for each of its rows [DA127]")
 
 
 def coordinator(me: Coordinator, task: QuantisedAnswers) -> None:

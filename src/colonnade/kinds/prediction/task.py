@@ -88,7 +88,6 @@ class Scores(JointSumTask):
     why_not_lanes = CommitteeTask.why_not_lanes
     width = 0
     answered: ClassVar[tuple[Any, ...]] = ()  # nobody answers with levels
-    one_by_one = True
     rows_per_block = JointSumTask.block_rows
     message_rounds = 8  # ready, go; salt, digests, verdict; shares; keys; opening
 
@@ -339,9 +338,8 @@ class QuantisedAnswers(Task):
     games = "prediction-levels"
     law = RESPONSE
     noise_on = "a score, as far as what is public foretells it"
+    classes = 1
     message_rounds = 7  # ready, go; salt, digests, verdict; levels
-    one_by_one = False
-    """Whether people can be asked about one by one, on demand."""
     released = "tells levels by randomised response"
     exact = False
 
@@ -363,6 +361,11 @@ class QuantisedAnswers(Task):
     def everyone(self) -> tuple[str, ...]:
         """Who learns the result."""
         return (self.to,)
+
+    @cached_property
+    def dealers(self) -> tuple[str, ...]:
+        """Whose parts are told about."""
+        return tuple(each.owner for each in self.asked)
 
     @property
     def committee(self) -> Committee:

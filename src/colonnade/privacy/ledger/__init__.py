@@ -23,7 +23,9 @@ from colonnade.errors import LedgerError, PolicyError, PrivacyError
 from colonnade.privacy.events import Event, check_sources
 from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.caps import (
+    ALIGNED,
     AbortedStudiesLimit,
+    AlignmentsLimit,
     BudgetForecast,
     CapPeriod,
     CostCache,
@@ -31,6 +33,7 @@ from colonnade.privacy.ledger.caps import (
     SpendingAccounts,
     StudySpending,
     count_aborted_studies,
+    count_alignments,
     period_start,
     read_time,
 )
@@ -211,6 +214,29 @@ class Ledger(LedgerFile):
             append_change(base, number, "released", _written(now))
         return True
 
+    def note_alignment(self, study: str, trust: Trust, limit: AlignmentsLimit) -> None:
+        """Note that people are about to be aligned by these participants, or refuse it; two never share a last place.
+
+        An alignment costs no budget, and tells whom of its people others hold: whoever may repeat it with other keys
+        can try out a list. So each is noted before it begins, whether it ends well or not.
+        """
+        with self.writing() as base:
+            self.check_chain(base)
+            now = self._clock()
+            if (made := count_alignments(base, limit.days, now)) >= limit.at_most:
+                raise PolicyError(
+                    f"{self._owner} aligned its people {made} times within {limit.days:g} days, and its policy allows "
+                    f"{limit.at_most}: see for which studies by `colonnade ledger export`, and raise at_most of "
+                    "[policy.alignments] if that was in order [PO701]"
+                )
+            number = insert_entry(base, f"{ALIGNED}{study}", "", _written(now), "[]", trust.to_json())
+            append_change(base, number, "released", _written(now))
+
+    def count_alignments(self, *, days: float) -> int:
+        """How many alignments were begun within the last days."""
+        with self.reading() as base:
+            return count_alignments(base, days, self._clock())
+
     def _accounts(self) -> SpendingAccounts:
         """What the studies told that count, as they are in the file at one moment."""
         with self.reading() as base:
@@ -267,12 +293,14 @@ class Ledger(LedgerFile):
             return limits.participant_labels(known, self._owner)
 
     def entries(self, *, days: float | None = None) -> tuple[LedgerEntry, ...]:
-        """All entries, the oldest first, or those of the last days."""
+        """All entries, the oldest first, or those of the last days; notes of alignments are no entries."""
         with self.reading() as base:
             if days is None:
-                return _entries(base)
-            now = self._clock()
-            return tuple(entry for when, entry in _dated(base, now) if when > period_start(days, now))
+                found = _entries(base)
+            else:
+                now = self._clock()
+                found = tuple(entry for when, entry in _dated(base, now) if when > period_start(days, now))
+            return tuple(entry for entry in found if entry.digest or not entry.study.startswith(ALIGNED))
 
     @property
     def studies(self) -> int:

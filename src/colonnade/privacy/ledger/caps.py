@@ -355,6 +355,26 @@ def count_aborted_studies(base: sqlite3.Connection, days: float | None, now: dat
     return sum(early for (*_, early), moment in zip(found, when, strict=True) if moment > period_start(days, now))
 
 
+ALIGNED = "people were aligned for "
+"""How the ledger calls a note of an alignment, with the name of the study."""
+
+
+@dataclass(frozen=True)
+class AlignmentsLimit:
+    """How many alignments may be made within so many days, before there are no more."""
+
+    at_most: int
+    days: float
+
+
+def count_alignments(base: sqlite3.Connection, days: float, now: datetime) -> int:
+    """How many alignments were begun within the last days, by the notes of them."""
+    query = f"SELECT e.id, e.created, {_RELEASED}, e.digest = '' AND e.study LIKE ? FROM entries e ORDER BY e.id"  # noqa: S608 - fixed words
+    found = base.execute(query, (f"{ALIGNED}%",)).fetchall()
+    when = effective_dates([(read_time(number, created), bool(out)) for number, created, out, _ in found], now)
+    return sum(note for (*_, note), moment in zip(found, when, strict=True) if moment > period_start(days, now))
+
+
 def read_time(number: int, created: str) -> datetime:
     """When an entry was written."""
     try:

@@ -252,10 +252,22 @@ class AlignmentCounts:
     reused: bool = False
 
 
+def do_not_count() -> None:
+    """Let every alignment through."""
+
+
 def owner(
-    me: Owner, keys: TableKeys, task: AlignmentTask, known: bytes = b"", run: bytes = b"", people: int | None = None
+    me: Owner,
+    keys: TableKeys,
+    task: AlignmentTask,
+    known: bytes = b"",
+    run: bytes = b"",
+    people: int | None = None,
+    count: Callable[[], None] = do_not_count,
 ) -> AlignedRows:
     """An owner's program; ``known`` is the token of an earlier alignment that it still holds.
+
+    Unless that is used again, ``count`` is called before anything that depends on a key leaves this owner.
 
     ``run`` is what all participants have agreed on, the digest of the study, so that nobody who takes part in two
     studies can pass messages of ``ot`` on between them. ``people`` is how many keys the owner has in all partitions,
@@ -273,6 +285,7 @@ def owner(
         )
     if again:
         return AlignedRows(known, 0, np.empty(0, dtype=np.int64), reused=True)
+    count()
     if task.mode == "fuzzy":
         rows, index = fuzzy.owner(me, keys, task)
         return _visible(me, rows, index, keys, task, length)

@@ -553,6 +553,7 @@ class OwnerLanesHead(LanesHead):
     def owner(self, me: Owner) -> Any:
         """The program."""
         start, gathered = time.monotonic(), self._gathered
+        self._config.note_alignment(self._study)  # one, in however many partitions
 
         def split(spread: Partitions, pulse: laning.Pulse) -> list[int]:
             partition_of = PartitionFinder.write(spread, gathered.folder)
