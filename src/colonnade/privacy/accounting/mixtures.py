@@ -137,12 +137,13 @@ class RenyiProfile:
         return np.asarray([math.exp(float(log_deltas(self.tau, epsilon))) * (1 + HAIR) for epsilon in epsilons])
 
 
-REACHES = (12.0, 18.0, 27.0, 37.0)
+REACHES = (9.0, 12.0, 18.0, 27.0, 37.0)
 """Deviations within which the noise is compared: farther is less close but leaves less outside.
 
 The last is the farthest at which a float still holds what is outside.
 """
-MOST_CLOSENESS = 0.01
+MOST_CLOSENESS = 340.0
+"""Theorem T holds for any; with more, epsilon would be above what the exponentials of the accountant hold."""
 
 
 @dataclass(frozen=True)
