@@ -74,22 +74,17 @@ def summed(variances):
     ("found", "name", "cases"),
     [
         (lambda c: skellam_rdp(c["alpha"], c["mu"], c["d1"], c["d2"]), "tau", VECTORS["sqm"]["skellam_rdp"]),
+        (lambda c: noise_laws.skellam_gaussian_gap(c["mu"], c["z"]), "kappa", VECTORS["gaussian_transfer"]["kappa"]),
         (lambda c: loss_distributions.gaussian_mu(c["eps"], c["delta"]), "mu", VECTORS["hdp_fm_afe"]["analytic_gauss"]),
         (lambda c: gaussian_epsilon(c["mu"], c["delta"]), "eps", VECTORS["hdp_fm_afe"]["gdp_eps"]),
         (lambda c: noise_laws.shared_gaussian_gap(c["sigma2_share"], c["P"]), "tau", VECTORS["dpvi"]["ddg_tau"]),
         (lambda c: zcdp_epsilon(c["rho"], c["delta"]), "eps", VECTORS["extra"]["zcdp_eps"]),
     ],
-    ids=["skellam", "mu", "epsilon", "gap", "zcdp"],
+    ids=["skellam", "kappa", "mu", "epsilon", "gap", "zcdp"],
 )
 def test_closed_forms_match_the_vectors(found, name: str, cases) -> None:
     for case in cases:
         assert found(case) == pytest.approx(case[name], rel=1e-6 if "eps" in case else 1e-9)
-
-
-@pytest.mark.parametrize("case", VECTORS["gaussian_transfer"]["kappa"])
-def test_skellam_noise_is_nearer_to_a_gaussian_than_the_vectors_take_it_to_be(case) -> None:
-    found = noise_laws.skellam_gaussian_gap(case["mu"], case["z"])
-    assert 0.3 * case["kappa"] < found < 0.5 * case["kappa"]
 
 
 def test_rdp_to_epsilon_and_back() -> None:
@@ -119,7 +114,7 @@ def test_pca_by_the_renyi_route(case) -> None:
 @pytest.mark.parametrize("case", VECTORS["gaussian_transfer"]["pca_transfer"])
 def test_pca_by_the_transfer_route(case) -> None:
     square, l1, size = Fraction(case["d2"]) ** 2, case["n"] * case["d2"], {"dimension": case["N"]}
-    # The vectors charge more for the closeness, which matters where a release is coarse.
+    # The vectors look within 12 deviations alone, which charges more where a release is coarse.
     assert 0.9997 < transfer_epsilon([skellam(case["mu"], l1, square, **size)], 1e-5) < 1 + 1e-6
     left = Fraction(case["mu"]) * (case["n"] - 1) / case["n"]
     for factor, key in ((2, "eps_client_sqrt2"), (4, "eps_client_factor2")):
@@ -278,15 +273,15 @@ def test_the_claimed_delta_covers_the_exact_one(mu: float, shift: int, epsilon: 
 
 @pytest.mark.parametrize(
     ("mu", "shift", "dimension", "gained"),
-    [(20_000, 350, 5, 0.93), (3_000, 150, 3, 0.96), (10**5, 2_500, 100, 0.97), (20_000, 900, 40, 1.0)],
+    [(20_000, 350, 5, 0.943), (3_000, 150, 3, 0.9975), (20_000, 900, 40, 1.0)],
 )
 def test_theorem_t_is_used_however_close_and_covers_the_exact_law(mu, shift, dimension, gained) -> None:
-    """Closeness of 0.03 to 0.3 is charged; where that is more than what Renyi divergences lose, these decide."""
+    """Closeness of 0.08 to 0.7 is charged; where that is more than what Renyi divergences lose, these decide."""
     seen = skellam(mu, shift, shift**2, dimension=dimension)
     assert min(near.close for near in mixtures.closeness([seen])) > 0.01
     bound, other = acc.epsilon([seen], 1e-5), rdp_epsilon([seen], 1e-5)
     assert bound.epsilon == min(other, transfer_epsilon([seen], 1e-5))
-    assert gained - 0.01 < bound.epsilon / other < gained + 0.01
+    assert bound.epsilon / other == pytest.approx(gained, abs=1e-3)
     pmf = _skellam_pmf(mu, int(14 * math.sqrt(2 * mu)) + shift)
     assert float(np.maximum(pmf[shift:] - math.exp(bound.epsilon) * pmf[:-shift], 0).sum()) <= 1e-5
     costs = sum_costs([seen])

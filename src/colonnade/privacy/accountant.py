@@ -43,7 +43,7 @@ from colonnade.privacy.releases import NOTHING, PURE, NonPrivate, View
 
 _KNOWN = (PURE, NOTHING, NonPrivate.kind)
 _LARGEST_EXPONENT = 700.0
-_NOTHING_TO_WIN = 1e-6
+_NOTHING_TO_WIN = 1e-9
 
 
 @dataclass(frozen=True)

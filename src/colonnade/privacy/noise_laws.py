@@ -48,6 +48,10 @@ FUNCTIONAL: Final = "discrete-laplace"
 Words = tuple[tuple[str, str], ...]
 Samples = NDArray[np.int64]
 
+# Lemma T (docs/theory/skellam-close-to-gaussian.md): within z standard deviations the logarithms of the
+# Skellam and the rounded Gaussian probabilities differ by at most (a z^4 + b z^2 + c) / (2 mu).
+LEMMA_T = (1 / 12, 5 / 4, 2.0)
+LEMMA_T_DISCRETE_GAUSSIAN = (0.0, 1 / 4, 1 / 2)
 _DEVIATIONS = 16  # the samplers cut their tails before
 
 
@@ -286,8 +290,9 @@ class DiscreteGaussian(AdditiveNoise):
 
     @classmethod
     def gaussian_gap(cls, view: View, z: float) -> tuple[float, float]:
-        """Lemma T for one of them (skellam-close-to-gaussian.md), and how far a sum of shares strays from one."""
-        return (z * z + 1) / 24 * ratio(1, view.noise) + cls._shared_gap(view), 0.0
+        """Lemma T for one of them, and how far a sum of shares strays from one."""
+        a, b, c = LEMMA_T_DISCRETE_GAUSSIAN
+        return (a * z**4 + b * z**2 + c) * ratio(1, view.noise) + cls._shared_gap(view), 0.0
 
     @staticmethod
     def _shared_gap(view: View) -> float:
@@ -298,7 +303,8 @@ class DiscreteGaussian(AdditiveNoise):
 
 def skellam_gaussian_gap(mu: float | Fraction, z: float) -> float:
     """Lemma T: how far log-probabilities of Sk(mu) stray from the rounded Gaussian's within z deviations."""
-    return max(z**4 / 24 + 1 / 5, 13 * z * z / 24 + 1 / 2) * ratio(1, 2 * Fraction(mu))
+    a, b, c = LEMMA_T
+    return (a * z**4 + b * z**2 + c) * ratio(1, 2 * Fraction(mu))
 
 
 def skellam_terms(mu: Fraction, d1: Fraction, d2_squared: Fraction) -> tuple[float, float, float, float]:
