@@ -196,14 +196,15 @@ def noise_deviation(clip: Real, sigma: float) -> float:
     return float_up(2 * rational(clip, "a clip") * rational(sigma, "a noise multiple"))
 
 
-def noise_ratio(mu: float, releases: int, *, replace: bool = False, parties: int = 1, known: int = 0) -> float:
+def noise_ratio(mu: float, releases: int, *, moved: Exact = 1, parties: int = 1, known: int = 0) -> float:
     """Standard deviation over (add/remove) sensitivity so that all ``releases`` together are mu-Gaussian private.
 
-    An observer who knows ``known`` of ``parties`` equal shares sees less noise; a replaced row moves twice as far.
+    An observer who knows ``known`` of ``parties`` equal shares sees less noise; a replaced row moves the release by
+    ``moved`` times the square of that sensitivity.
     """
     if not 0 <= known < checked_whole(parties, "the number of parties", 1):
         raise PrivacyError("an observer who knows every share of the noise cannot be promised anything [PR094]")
     if not 0 < mu < math.inf:
         raise PrivacyError(f"mu must be positive and finite, not {mu} [PR095]")
     square = Fraction(checked_whole(releases, "the number of releases", 1) * parties, parties - known)
-    return float_up(root_up((4 if replace else 1) * square / Fraction(mu) ** 2))
+    return float_up(root_up(moved * square / Fraction(mu) ** 2))

@@ -65,7 +65,8 @@ def prices(of: Census, plan: MixtureTask) -> Iterator[Row]:
         noise = f"noise {multiple:.3f}"
         stated = Statement.of(each.events, each.trust, DELTA)
         yield group.known(DELTA, f"Colonnade: the analyst, {noise}", PROVEN, stated.epsilon("analyst"))
-        mu = party_mu(multiple, len(each.owners))
+        moved = max(each.replaced_squared(owner) for owner in each.owners) / each.sensitivity.l2_squared
+        mu = party_mu(multiple, len(each.owners), moved)
         for what, epsilon in (
             ("disjoint batches", gaussian_epsilon(mu * math.sqrt(replace(each, sampling="disjoint").epochs), DELTA)),
             ("batches drawn and known", known_coins_epsilon(mu, each.rounds, each.batch / each.rows, DELTA)),
@@ -74,9 +75,12 @@ def prices(of: Census, plan: MixtureTask) -> Iterator[Row]:
             yield group.known(DELTA, f"a party, {what}, {noise}", NOISE_ALONE, epsilon)
 
 
-def party_mu(multiple: float, owners: int) -> float:
-    """How well a party tells two neighbours apart after a round: a row is replaced, and it knows its own noise."""
-    return 2 / multiple * math.sqrt(owners / (owners - 1))
+def party_mu(multiple: float, owners: int, moved: float = 4.0) -> float:
+    """How well a party tells two neighbours apart after a round: it knows its own noise, and a row is replaced.
+
+    The square of what that moves is ``moved`` times that of a row that is added: 4 where nothing more is known.
+    """
+    return math.sqrt(moved * owners / (owners - 1)) / multiple
 
 
 def known_coins_epsilon(mu: float, rounds: int, rate: float, delta: float) -> float:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import permutations, product
+from typing import Any
 
 import dp_accounting
 import flint
@@ -112,13 +113,13 @@ def test_pca_by_the_renyi_route(case) -> None:
 
 @pytest.mark.parametrize("case", VECTORS["gaussian_transfer"]["pca_transfer"])
 def test_pca_by_the_transfer_route(case) -> None:
-    square, near = Fraction(case["d2"]) ** 2, {"rel": 1e-6}
-    l1, size = case["n"] * case["d2"], {"dimension": case["N"]}
-    assert transfer_epsilon([skellam(case["mu"], l1, square, **size)], 1e-5) == pytest.approx(1.0, **near)
+    square, l1, size = Fraction(case["d2"]) ** 2, case["n"] * case["d2"], {"dimension": case["N"]}
+    # The vectors look within 12 deviations alone, which charges more where a release is coarse.
+    assert 0.9997 < transfer_epsilon([skellam(case["mu"], l1, square, **size)], 1e-5) < 1 + 1e-6
     left = Fraction(case["mu"]) * (case["n"] - 1) / case["n"]
     for factor, key in ((2, "eps_client_sqrt2"), (4, "eps_client_factor2")):
         seen = skellam(left, 2 * l1, factor * square, **size)
-        assert transfer_epsilon([seen], 1e-5) == pytest.approx(case[key], **near)
+        assert 0.9997 < transfer_epsilon([seen], 1e-5) / case[key] < 1 + 1e-6
         assert acc.epsilon([seen], 1e-5).route == "gaussian transfer"
 
 
@@ -270,6 +271,42 @@ def test_the_claimed_delta_covers_the_exact_one(mu: float, shift: int, epsilon: 
     assert bound.epsilon <= epsilon * (1 + 1e-9) + 1e-9
 
 
+@pytest.mark.parametrize(
+    ("mu", "shift", "dimension", "gained"),
+    [(20_000, 350, 5, 0.943), (3_000, 150, 3, 0.9975), (20_000, 900, 40, 1.0)],
+)
+def test_theorem_t_is_used_however_close_and_covers_the_exact_law(mu, shift, dimension, gained) -> None:
+    """Closeness of 0.08 to 0.7 is charged; where that is more than what Renyi divergences lose, these decide."""
+    seen = skellam(mu, shift, shift**2, dimension=dimension)
+    assert min(near.close for near in mixtures.closeness([seen])) > 0.01
+    bound, other = acc.epsilon([seen], 1e-5), rdp_epsilon([seen], 1e-5)
+    assert bound.epsilon == min(other, transfer_epsilon([seen], 1e-5))
+    assert bound.epsilon / other == pytest.approx(gained, abs=1e-3)
+    pmf = _skellam_pmf(mu, int(14 * math.sqrt(2 * mu)) + shift)
+    assert float(np.maximum(pmf[shift:] - math.exp(bound.epsilon) * pmf[:-shift], 0).sum()) <= 1e-5
+    costs = sum_costs([seen])
+    assert keeps_cap(Budget("analyst", bound.epsilon * 1.01, 1e-5), costs, ADD)
+    assert not keeps_cap(Budget("analyst", bound.epsilon * 0.99, 1e-5), costs, ADD)
+
+
+@pytest.mark.parametrize("times", [10, 300, 1_000, 3_000])
+@pytest.mark.parametrize("more", [{}, {"rate": Fraction(1, 2)}, {"rate": Fraction(1, 2), "coins_known": True}])
+@pytest.mark.parametrize("delta", [1e-5, 1e-250])
+def test_no_closeness_is_too_large_for_the_numbers(times: int, more: dict[str, Any], delta: float) -> None:
+    """What the exponentials of the accountant cannot hold is charged by Renyi divergences, or not certified."""
+    seen = skellam(500, 3, 9, dimension=1, times=times, **more)
+    near = mixtures.closeness([seen])
+    assert all(one.close <= mixtures.MOST_CLOSENESS for one in near)
+    found = [route.profile.epsilon(delta) for route in acc.routes([seen])]
+    plain = gaussian_epsilon(math.sqrt(times * 9 / 1000), delta) if not more else 0.0
+    assert all(plain <= epsilon for epsilon in found)
+    assert acc.epsilon([seen], delta, quick=True).epsilon >= plain
+    for route in acc.routes([seen]):
+        deltas = route.profile.deltas(np.array([0.0, 1.0, 50.0]))
+        assert deltas.min() >= 0
+        assert deltas.max() <= 1
+
+
 @pytest.mark.parametrize("case", VECTORS["extra"]["dgauss_delta"])
 def test_the_discrete_gaussian_is_covered(case) -> None:
     seen = gauss(case["sigma2"], case["D"], case["D"] ** 2)
@@ -292,7 +329,7 @@ def test_squares_add_up_under_composition() -> None:
 
 def test_small_noise_falls_back_to_renyi() -> None:
     far = gauss(10**6, 5 * 10**6, 25 * 10**12)
-    for seen, least in ((skellam(50, 3, 9), 0), (skellam(1000, 30, 900, dimension=10_000), 0), (far, 12.5e6)):
+    for seen, least in ((skellam(40, 3, 9), 0), (skellam(1000, 30, 900, dimension=10_000), 0), (far, 12.5e6)):
         assert transfer_epsilon([seen], 1e-5) == math.inf
         bound = acc.epsilon([seen], 1e-5)
         assert bound.route == "renyi"

@@ -319,7 +319,8 @@ def test_a_release_that_would_need_more_says_so(make, asked):
         return
     assert math.isinf(bound.epsilon)
     assert bound.reason.startswith(f"no epsilon above {limit:.1f} can be certified at this delta, because noise is")
-    assert f"would need {asked:.1f}" in bound.reason
+    needed = float(bound.reason.partition("would need ")[2].partition(":")[0])
+    assert 0.85 * asked < needed < asked + 0.05  # a little less noise, and the next reach is not proven
     row = Statement.of([make(noise)], TRUST, DELTA).rows[0]
     assert (row.reason, row.status) == (bound.reason, "no guarantee")
 

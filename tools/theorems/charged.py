@@ -129,17 +129,19 @@ _ALL_MARGINALS = Links(
 _SUMS = Links(
     (
         "mixture-sensitivity#1-the-theorem|Theorem",
+        "mixture-sensitivity#2-integers",
         "mixture-rounds#2-what-the-committee-computes|Lemma 3",
         "mixture-rounds#3-sums",
         "mixture-rounds#4-what-a-round-tells|Lemma 6",
     ),
     (
-        "colonnade.kinds.synthesis.sensitivity:mixture_sensitivity",
+        "colonnade.kinds.synthesis.sensitivity:MixtureBounds",
         "colonnade.kinds.synthesis.mixture.task:MixtureTask.sensitivity",
         "colonnade.kinds.synthesis.mixture.task:MixtureTask.distance",
     ),
     (
         "tests/kinds/synthesis/mixture/test_prices.py::test_no_row_contributes_more",
+        "tests/kinds/synthesis/mixture/test_prices.py::test_the_farthest_of_all_pairs_of_small_rows_reach_the_bound",
         "tests/kinds/synthesis/mixture/test_prices.py::test_no_row_weighs_more_than_its_bound_whatever_was_dealt",
         "tests/kinds/synthesis/mixture/test_prices.py::test_joint_clipping_costs_its_clip",
         "tests/kinds/synthesis/mixture/test_prices.py::test_what_is_charged_for_masks_and_room_is_small",

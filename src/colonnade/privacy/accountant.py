@@ -215,17 +215,19 @@ class ShiftedProfile:
 
     def deltas(self, epsilons: Array) -> Array:
         """Delta at each epsilon."""
-        top = math.exp(min(float(np.max(epsilons, initial=0.0)), _LARGEST_EXPONENT))
-        return self._deltas(epsilons, min(self.near, key=lambda near: near.close + near.outside * top))
+        return np.min([self._deltas(epsilons, near) for near in self.near], axis=0)
 
     def _epsilon(self, delta: float, near: GaussianCloseness) -> float:
         close, outside = near.close, near.outside
 
         def solve(left: float) -> float:
-            return max(0.0, self.inner.epsilon(left * math.exp(-close)) + self.pure * (1 + HAIR) + 2 * close)
+            return max(0.0, self.inner.epsilon(left) + self.pure * (1 + HAIR) + 2 * close)
 
-        plain, grown = self.sampler + self.lost + outside, self.sampler + outside * math.exp(-close)
-        return _least(solve, lambda guess: delta - plain - grown * math.exp(min(guess, _LARGEST_EXPONENT)))
+        def left(guess: float) -> float:
+            grown = (self.sampler + outside * math.exp(-close)) * math.exp(min(guess, _LARGEST_EXPONENT))
+            return (delta - self.sampler - self.lost - outside - grown) * math.exp(-close)
+
+        return _least(solve, left)
 
     def _deltas(self, epsilons: Array, near: GaussianCloseness) -> Array:
         rest = epsilons - 2 * near.close - self.pure * (1 + HAIR)
@@ -318,7 +320,7 @@ def _epsilon(views: tuple[View, ...], delta: float, quick: bool) -> ProvenBound:
         )
         best = found if best is None or found.epsilon < best.epsilon else best
     if best is None or math.isinf(best.epsilon):
-        reason = _above_ceiling(views, delta)
+        reason = _above_ceiling(views, delta, quick)
         if (lost := _lost(views)) >= delta:
             reason = (
                 f"{lost:.2g} of delta is lost to masks and full batches in all rounds together, whatever the noise: "
@@ -339,10 +341,10 @@ def ceiling(views: Sequence[View], delta: float) -> float:
     return math.log(left / beyond - 1) if left > 2 * beyond else 0.0
 
 
-def _above_ceiling(views: tuple[View, ...], delta: float) -> str:
+def _above_ceiling(views: tuple[View, ...], delta: float, quick: bool) -> str:
     """Why no epsilon is finite: the noise is too small, or only too small for the range in which it is drawn."""
     unlimited = tuple(replace(view, tail=0.0) for view in views)
-    if unlimited == views or math.isinf(found := _epsilon(unlimited, delta, True).epsilon):
+    if unlimited == views or math.isinf(found := _epsilon(unlimited, delta, quick).epsilon):
         return "too little noise for any finite epsilon at this delta"
     return (
         f"no epsilon above {ceiling(views, delta):.1f} can be certified at this delta, because noise is drawn within a "

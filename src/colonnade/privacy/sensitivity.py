@@ -42,12 +42,20 @@ class Sensitivity:
     def from_l2(cls, l2_squared: Exact, dimension: int) -> Sensitivity:
         """For sums of integer vectors about which only the length is known; replacing a row doubles it.
 
-        A squared length of integers is an integer, so it is rounded *down*. L1 is at most the square, because an
-        integer is at most its square, and at most ``sqrt(dimension)`` times the length.
+        A squared length of integers is an integer, so it is rounded *down*.
         """
         square = math.floor(l2_squared)
-        l1 = min(square, math.isqrt(checked_whole(dimension, "the number of coordinates", 1) * square))
+        l1 = integer_l1(square, dimension)
         return cls(l1, square, 2 * l1, 4 * square)
+
+
+def integer_l1(square: int, dimension: int) -> int:
+    """The largest L1 norm of so many integers with this squared length.
+
+    It is at most the square, because an integer is at most its square, and at most ``sqrt(dimension)`` times the
+    length.
+    """
+    return min(square, math.isqrt(checked_whole(dimension, "the number of coordinates", 1) * square))
 
 
 def root_up(value: Fraction | int) -> Fraction:

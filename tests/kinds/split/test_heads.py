@@ -350,6 +350,46 @@ def test_embeddings_are_checked() -> None:
     np.testing.assert_allclose(np.linalg.norm(scale_to_length(np.diag([1e-200, 1e200, 3.0])), axis=1), 1.0)
 
 
+ENCODERS: list[dict[str, Any]] = [
+    {"kind": "cosine", "width": 250},
+    {"kind": "edges", "shape": [28, 28], "width": 100},
+    {"kind": "linear", "width": 33},
+    {"kind": "mlp", "width": 16},
+    {"kind": "cnn", "shape": [28, 28], "width": 16, "channels": [4, 4]},
+]
+
+
+@pytest.mark.parametrize("spec", ENCODERS, ids=lambda spec: spec["kind"])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_nobodys_embedding_changes_by_a_bit_when_others_come_or_go(spec: dict[str, Any], hidden: bool) -> None:
+    """Everybody after one that left stands elsewhere in its block; where somebody came, others stand beside it."""
+    rng, count = np.random.default_rng(1), 900
+    values, names = rng.uniform(0, 1, (count, 784)), [f"p{place:06d}" for place in range(count)]
+    encoder = encoder_from(spec, 784, seed=1)
+    joint = JointEmbeddings((("left", encoder.width), ("right", 0)), "right", 3)
+
+    def embedded(kept: np.ndarray) -> np.ndarray:
+        places = RowSlots(kept, count, bytes(16)) if hidden else None
+        rows = joint.rows("left", kit.Rows(values[kept], [names[place] for place in kept], places), encoder)
+        return np.vstack(list(rows.blocks(512)))
+
+    whole = embedded(np.arange(count))
+    np.testing.assert_allclose(whole, embed_scaled(encoder, values), rtol=0, atol=1e-6)
+    for gone in ([0], [3, 511, 700], list(range(5, 300, 7))):
+        kept = np.delete(np.arange(count), gone)
+        np.testing.assert_array_equal(embedded(kept), whole[kept])
+
+
+@pytest.mark.parametrize("leans", [1e-15, 1e-3])
+def test_an_encoder_whose_rows_lean_on_others_by_a_bit_is_refused(leans: float) -> None:
+    encoder = encoders()["left"]
+    plain = encoder.embed
+    encoder.embed = lambda rows: plain(rows) + leans * rows.mean()  # type: ignore[method-assign]
+    refused(
+        StudyError, "ST760", "left", joint_of().rows, "left", kit.Rows(people(10)[0]["left"]), encoder, np.zeros(10)
+    )
+
+
 def test_layouts_that_make_no_sense_are_refused_and_more_people_suggest_wider_embeddings() -> None:
     for widths, label, classes in (((2, 0), "left", 2), ((2, 2), "middle", 2), ((2, 2), "left", 1), ((0,), "left", 2)):
         refused(StudyError, "ST*", JointEmbeddings, tuple(zip(("left", "right"), widths, strict=False)), label, classes)

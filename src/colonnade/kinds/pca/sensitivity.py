@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-from colonnade.privacy.sensitivity import Sensitivity, changed_columns_sensitivity, checked_whole
+from colonnade.privacy.sensitivity import Sensitivity, changed_columns_sensitivity, checked_whole, integer_l1
 
 
 def products_sensitivity(norm_squared: int, reach: int, entries: int, weight: int = 0) -> Sensitivity:
@@ -19,7 +17,7 @@ def products_sensitivity(norm_squared: int, reach: int, entries: int, weight: in
     added = fourth * (reach**2 + weight**2)
     # Two rows of full length differ most in direction and not in length, or one is there and the other is nothing.
     replaced = fourth * max(2 * reach**2, reach**2 + weight**2)
-    return Sensitivity(_l1(added, entries), added, _l1(replaced, entries), replaced)
+    return Sensitivity(integer_l1(added, entries), added, integer_l1(replaced, entries), replaced)
 
 
 def changed_products_sensitivity(
@@ -33,9 +31,4 @@ def changed_products_sensitivity(
         checked_whole(value, "the reach, a weight or a number of entries")
     _, moments = changed_columns_sensitivity(changing, fixed, 1)
     square = moments * reach**2 + (weight * changing) ** 2
-    return _l1(square, entries), square
-
-
-def _l1(square: int, entries: int) -> int:
-    """Integers: L1 is at most the squared length, and at most the length times the root of the number of entries."""
-    return min(square, math.isqrt(entries * square))
+    return integer_l1(square, entries), square

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity import Exact, Sensitivity, checked_whole, root_up
+from colonnade.privacy.sensitivity import Exact, Sensitivity, checked_whole, integer_l1, root_up
 
 IndexedMonomial = tuple[tuple[int, int], ...]
 """Variables and their powers, the variables rising: ``((0, 2), (3, 1))`` is x0^2 x3."""
@@ -94,9 +94,9 @@ def monomials_sensitivity(outputs: Sequence[Terms], domain: Domain) -> Sensitivi
     l1 = min(sum(way.maxima) for way in ways)
     replaced_l1 = min(sum(way.moves) for way in ways)
     return Sensitivity(
-        _least_l1(l1, l2_squared, len(outputs)),
+        min(l1, integer_l1(l2_squared, len(outputs))),
         l2_squared,
-        _least_l1(replaced_l1, replaced, len(outputs)),
+        min(replaced_l1, integer_l1(replaced, len(outputs))),
         replaced,
     )
 
@@ -112,10 +112,6 @@ def others_sensitivity(outputs: Sequence[Terms], domain: Domain, owner: int) -> 
     ]
     found = monomials_sensitivity(foreign, domain)
     return found.replace_l1, found.replace_l2_squared
-
-
-def _least_l1(l1: int, l2_squared: int, dimension: int) -> int:
-    return min(l1, l2_squared, math.isqrt(dimension * l2_squared))
 
 
 Split = Callable[[IndexedMonomial, Domain], Hashable]

@@ -10,6 +10,7 @@ instead, in rounds that cost as much (kinds/pca/directions). No embedding of any
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -58,6 +59,7 @@ WIDE = 1500
 _DIRECTIONS, _STEPS_AT_LEAST = 50, 5
 _ROWS = 10_000  # where nobody says how many people there are
 _NARROWEST, _WIDEST = 16, 400
+_PLACES = 256  # in a block that an encoder is given
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,8 @@ class JointEmbeddings:
             )
         if (labels is None) != (party != self.label_party):
             raise StudyError(f"{self.label_party} brings the label, and nobody else does [ST240]")
+        if encoder is not None:
+            _require_alike(encoder, party)
         return EmbeddedRows(self, party, features, encoder, labels)
 
     def finish(self, published: Published, *, solver: str = "auto", ridge: float | str = "auto") -> LinearHead:
@@ -289,9 +293,10 @@ class EmbeddedRows:
         """The rows, some at a time."""
         start = 0
         for block in self.features.blocks(rows):
-            parts = [] if self.encoder is None else [embed_scaled(self.encoder, block, self.party)]
+            here = slice(start, start + len(block))
+            parts = [] if self.encoder is None else [embed_in_places(self.encoder, block, self.ids[here], self.party)]
             if self.labels is not None:
-                parts.append(self._label(self.labels[start : start + len(block)]))
+                parts.append(self._label(self.labels[here]))
             start += len(block)
             yield np.hstack(parts)
         if self.labels is not None and start != len(self.labels):
@@ -328,6 +333,34 @@ def embed_scaled(encoder: Encoder, rows: Matrix, party: str = "a party") -> Matr
     if found.shape != (len(rows), encoder.width):
         raise DataError(f"the encoder of {party} gave embeddings of another shape than its width says [DA085]")
     return scale_to_length(found)
+
+
+def embed_in_places(encoder: Encoder, rows: Matrix, ids: Sequence[str], party: str = "a party") -> Matrix:
+    """The same, where each row stands at a place that follows from its id alone, in blocks of one size.
+
+    So nobody's embedding changes by its last bits when somebody else is there or not: a library may add up the numbers
+    of a row in another order at another place, or in a block of another shape.
+    """
+    places = np.array([zlib.crc32(name.encode()) % _PLACES for name in ids], dtype=np.int64)
+    found, order = np.empty((len(rows), encoder.width)), np.argsort(places, kind="stable")
+    turns = np.arange(len(rows)) - np.searchsorted(places[order], places[order])
+    for turn in range(1 + int(turns.max(initial=-1))):
+        here, block = order[turns == turn], np.zeros((_PLACES, rows.shape[1]))
+        block[places[here]] = rows[here]
+        found[here] = embed_scaled(encoder, block, party)[places[here]]
+    return found
+
+
+def _require_alike(encoder: Encoder, party: str) -> None:
+    """Refuse an encoder that gives a row other last bits, at one place, when other rows stand at the others."""
+    rows = np.random.default_rng(0).uniform(-1, 1, (_PLACES, encoder.columns))
+    together, even = embed_scaled(encoder, rows, party), np.arange(_PLACES) % 2 == 0
+    for kept in (even, ~even):
+        if not np.array_equal(embed_scaled(encoder, rows * kept[:, None], party)[kept], together[kept]):
+            raise StudyError(
+                f"the encoder of {party} gives a row other last bits when others stand beside it, or each time: it "
+                "must treat rows one by one, on a device that adds up in one order [ST760]"
+            )
 
 
 def scale_to_length(found: Matrix) -> Matrix:

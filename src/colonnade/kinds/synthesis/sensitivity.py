@@ -8,10 +8,10 @@ fractional bits and ``J`` has ``vector_bits``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
-from colonnade.privacy.sensitivity import Real, Sensitivity, checked_whole, rational
+from colonnade.privacy.sensitivity import Real, checked_whole, rational
 
 
 def responsibilities_square(bits: int, slack: Real) -> int:
@@ -24,14 +24,39 @@ def vector_square(vector_bits: int, clip: Real) -> int:
     return math.floor(rational(clip, "a clip") ** 2 * (1 << 2 * checked_whole(vector_bits, "the fractional bits")))
 
 
-def mixture_sensitivity(
-    clips: Sequence[Real],
-    dimension: int,
-    bits: int,
-    vector_bits: int,
-    slack: Real = Fraction(1, 1024),
-    weight: Real = 1,
-) -> Sensitivity:
-    """Sensitivity of the sums of ``weight r_k`` and ``r_k J_k`` over all components, ``dimension`` numbers in all."""
-    row = vector_square(vector_bits, weight) + sum(vector_square(vector_bits, clip) for clip in clips)
-    return Sensitivity.from_l2(responsibilities_square(bits, slack) * row, dimension)
+@dataclass(frozen=True)
+class MixtureBounds:
+    """Bounds on what a row adds: weighted counts, of which each counts ``weight`` times, and every owner's vectors.
+
+    Responsibilities add up to at most 1 + ``slack`` in magnitude, and none is below -``below`` units of the last place.
+    """
+
+    clips: tuple[Real, ...]
+    bits: int
+    vector_bits: int
+    slack: Real = Fraction(1, 1024)
+    below: Real = 0
+    weight: Real = 1
+
+    def added(self) -> int:
+        """The squared length of what one row adds."""
+        return self._most * (self._count + sum(self._squares))
+
+    def replaced(self, holder: int | None = None) -> int:
+        """How far a replaced row moves the sums, squared; the vectors of the ``holder``, if there is one, stay."""
+        staying = self._count + (0 if holder is None else self._squares[holder])
+        moving = self._count + sum(self._squares) - staying
+        opposed = math.floor(8 * rational(self.below, "the slack of a sign") * staying * math.isqrt(self._most))
+        return min(self._most * max(4 * moving, 2 * (moving + staying)) + opposed, 4 * self.added())
+
+    @property
+    def _most(self) -> int:
+        return responsibilities_square(self.bits, self.slack)
+
+    @property
+    def _count(self) -> int:
+        return vector_square(self.vector_bits, self.weight)
+
+    @property
+    def _squares(self) -> list[int]:
+        return [vector_square(self.vector_bits, clip) for clip in self.clips]

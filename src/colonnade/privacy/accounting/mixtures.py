@@ -137,12 +137,14 @@ class RenyiProfile:
         return np.asarray([math.exp(float(log_deltas(self.tau, epsilon))) * (1 + HAIR) for epsilon in epsilons])
 
 
-REACHES = (12.0, 18.0, 27.0, 37.0)
+REACHES = (9.0, 12.0, 18.0, 27.0, 37.0)
 """Deviations within which the noise is compared: farther is less close but leaves less outside.
 
 The last is the farthest at which a float still holds what is outside.
 """
-MOST_CLOSENESS = 0.01
+MOST_CLOSENESS = 340.0
+"""Theorem T holds for any; with more, epsilon would be above what the exponentials of the accountant hold."""
+_CLOSE_ENOUGH = 1e-6
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ def closeness(views: Sequence[View]) -> tuple[GaussianCloseness, ...]:
             found.append(total)
         if not total.close:
             break
-    return tuple(found)
+    # A nearer reach is closer, and leaves more outside: it is for noise so coarse that closeness tells.
+    return tuple(found[1:] if len(found) > 1 and found[1].close <= _CLOSE_ENOUGH else found)
 
 
 def closeness_of(view: View, z: float) -> GaussianCloseness:

@@ -24,7 +24,7 @@ from colonnade.kinds.synthesis.mixture.components import ColumnStatistics, OwnCo
 from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, MixtureLearner, VariationalLearner
 from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, MixtureModel, ParameterPosterior
 from colonnade.kinds.synthesis.mixture.responsibilities import NORM_BITS, JointClip, ResponsibilityPrecision
-from colonnade.kinds.synthesis.sensitivity import mixture_sensitivity, vector_square
+from colonnade.kinds.synthesis.sensitivity import MixtureBounds, vector_square
 from colonnade.models.design import columns_of, owner_of
 from colonnade.models.planner import PlanDetails, Roster
 from colonnade.mpc import Committee, ResidueSystem
@@ -32,6 +32,8 @@ from colonnade.mpc.fixed_point.masks import residue_system_for
 from colonnade.mpc.fixed_point.truncation import truncates_in_blocks
 from colonnade.privacy import Event, PoissonSampled, RepeatedRelease, Sensitivity, Trust
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
+from colonnade.privacy.releases import Others
+from colonnade.privacy.sensitivity import integer_l1
 from colonnade.protocols.committee_task import IterativeTask, batch_observers
 from colonnade.protocols.cost import ShareCounts
 from colonnade.protocols.iteration import COIN
@@ -225,12 +227,27 @@ class MixtureTask(IterativeTask):
     @cached_property
     def sensitivity(self) -> Sensitivity:
         """How far one person can move the sums of one round."""
-        clips = [part.clip for part in self.parts]
-        found = mixture_sensitivity(clips, self.entries, self.bits, self.vector_bits, self.slack)
+        added, replaced = min(self._bounds.added(), self._joint_square), self.replaced_squared()
+        return Sensitivity(integer_l1(added, self.entries), added, integer_l1(replaced, self.entries), replaced)
+
+    def replaced_squared(self, holder: str | None = None) -> int:
+        """How far replacing one person moves them, squared; the columns of a ``holder`` stay as they are."""
+        place = None if holder is None else self.owners.index(holder)
+        return min(self._bounds.replaced(place), 4 * self._joint_square)
+
+    @cached_property
+    def _bounds(self) -> MixtureBounds:
+        # A responsibility is truncated once, and once more where it is clipped.
+        below = Fraction(self.precision.ulps) * (1 if self.joint is None else 2)
+        clips = tuple(part.clip for part in self.parts)
+        return MixtureBounds(clips, self.bits, self.vector_bits, self.slack, below)
+
+    @cached_property
+    def _joint_square(self) -> int:
+        """The squared length of what a row adds, where the committee clips it; otherwise its local bound."""
         if self.joint is None:
-            return found
-        square = math.floor((self.joint.bound * (1 << self.vector_bits)) ** 2)
-        return Sensitivity.from_l2(min(square, found.l2_squared), self.entries)
+            return self._bounds.added()
+        return math.floor((self.joint.bound * (1 << self.vector_bits)) ** 2)
 
     @cached_property
     def joint(self) -> JointClip | None:
@@ -292,11 +309,19 @@ class MixtureTask(IterativeTask):
             self.entries,
             self.sensitivity,
             theorem=THEOREM + fixed,
+            others=self._refined,
             lost=self.distance + (0 if self.sampling == "all" else OVERFLOW_CHANCE),
         )
         if self.sampling != "poisson":
             return RepeatedRelease(release, self.epochs)
         return RepeatedRelease(PoissonSampled(release, Fraction(self.threshold, COIN), self.coins), self.rounds)
+
+    @property
+    def _refined(self) -> Others:
+        """For each owner, how far a change of columns that it does not hold moves the sums."""
+        found = ((owner, self.replaced_squared(owner)) for owner in self.owners)
+        whole = self.sensitivity.replace_l2_squared
+        return tuple((owner, integer_l1(square, self.entries), square) for owner, square in found if square < whole)
 
     coins = hearers
     """Who may know which people are in a drawn batch."""
