@@ -215,7 +215,7 @@ class ShiftedProfile:
 
     def deltas(self, epsilons: Array) -> Array:
         """Delta at each epsilon."""
-        return np.min([self._deltas(epsilons, near) for near in self.near], axis=0)
+        return np.asarray(np.min([self._deltas(epsilons, near) for near in self.near], axis=0))
 
     def _epsilon(self, delta: float, near: GaussianCloseness) -> float:
         close, outside = near.close, near.outside
