@@ -190,7 +190,11 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
     assert bank.view.state_text() != before
     (first / "run.json").write_text(json.dumps({"status": "failed", "exit_code": 22, "message": "clinic is gone"}))
     bank.store.end_attempt(entry.id, 1, "lost", "clinic was lost")
-    (bank.attempt(entry, 2) / "report.html").write_text(f"<h1>Result</h1>{BAD}")
+    (second := bank.attempt(entry, 2)).joinpath("report.html").write_text(f"<h1>Result</h1>{BAD}")
+    statement, path = bank.study_of(entry).statement, f"/studies/{entry.id}"
+    for more, shown in (({}, False), ({"attempts": statement.of_attempts(2)}, True)):
+        (second / "privacy.json").write_text(json.dumps(statement.to_dict() | more))
+        assert ("All 2 attempts together tell" in client.get(path).text) == shown
     bank.store.end_attempt(entry.id, 2, "finished", None)
     bank.store.record_hub_state(entry.id, {"bank": True}, "done", None)
     text = client.get(f"/history?study={entry.id}").text

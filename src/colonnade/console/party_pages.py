@@ -36,7 +36,7 @@ from colonnade.console.survey_child import MEMORY, SECONDS
 from colonnade.disk import reading
 from colonnade.drawing.canvas import figure
 from colonnade.drawing.charts import Histogram, HistogramChart
-from colonnade.errors import ColonnadeError, DataError, FederationError, ProposalError, one_code
+from colonnade.errors import ColonnadeError, DataError, FederationError, PrivacyError, ProposalError, one_code
 from colonnade.federation import members as newcomers
 from colonnade.federation.agent_store import AgentStore, AttemptRecord, ProposedStudy, State
 from colonnade.federation.checks import examine_member
@@ -44,7 +44,7 @@ from colonnade.federation.members import FederationMembers, MemberIdentity
 from colonnade.federation.processes import OUTPUT, Progress, file_stamp
 from colonnade.federation.scores.service import OpenQuestion, ScoresService
 from colonnade.privacy import Ledger, Statement
-from colonnade.privacy.statement import log_odds_by_row, spending_chart
+from colonnade.privacy.statement import LargestEpsilon, log_odds_by_row, spending_chart
 from colonnade.report import wording
 from colonnade.study import ledger_view
 from colonnade.study.doctor import DoctorCheck, examine
@@ -438,6 +438,7 @@ def _study_values(view: PartyView, entry: ProposedStudy) -> dict[str, Any]:
         "watcher": applicable_row(entry.analyst, entry.analyst in entry.answers),
         "digits": entry.digest[:SHOWN_DIGITS],
         "attempts": _attempts(view, entry),
+        "together": cost_of_attempts(view, entry),
         "progress": view.store.progress(entry.id) if entry.state == "running" else None,
         "report": view.store.report(entry.id) is not None,
     }
@@ -446,6 +447,20 @@ def _study_values(view: PartyView, entry: ProposedStudy) -> dict[str, Any]:
 def _attempts(view: PartyView, entry: ProposedStudy) -> list[tuple[AttemptRecord, AttemptFailure | None]]:
     """The attempts of a study, the first one first, and why those failed that did."""
     return [(each, explain_failure(each.message, view.record(each))) for each in view.store.attempts(entry.id)]
+
+
+def cost_of_attempts(view: PartyView, entry: ProposedStudy) -> list[str]:
+    """What all attempts cost together, for whoever learns most; nothing where there was no second one."""
+    for attempt in reversed(view.store.attempts(entry.id)):
+        with suppress(reading.UnreadableFile, KeyError, TypeError, PrivacyError):
+            said = reading.read_json(attempt.folder / "privacy.json")
+            found = LargestEpsilon.parse(said | said["attempts"])
+            return [
+                f"All {said['attempts']['number']} attempts together tell {row.who} at most epsilon "
+                f"{wording.epsilon(row.epsilon)}, {condition}."
+                for row, condition in found.figures
+            ]
+    return []
 
 
 def find_analyst(view: PartyView, name: str) -> MemberIdentity | None:
