@@ -156,9 +156,7 @@ class Bank:
     def propose(self, purpose: str = BAD, budget: str = BUDGET, state: State = "waiting") -> ProposedStudy:
         """A study, checked as the agent checks it."""
         entry = self.receive(purpose, budget)
-        found, study = checks.assess(entry.study_file, self.config, entry.name, entry.digest)
-        if study is not None:
-            found |= checks.private_forecast(study, self.config)
+        found, _ = checks.assess(entry.study_file, self.config, entry.name, entry.digest)
         refused = found["refused"] is not None
         self.store.record_assessment(
             entry.id, found, "refused" if refused else state, "the policy" if refused else None

@@ -43,6 +43,7 @@ from colonnade.study import ledger_view as ledger_text
 from colonnade.tables.profiling import profile_table
 from colonnade.wire import Identity
 from tests.federation.club import PARTIES, Talk, refused
+from tests.support.waiting import until
 
 from .kit import BAD, HOST, OURS, Bank, TestClient, browser, csrf, hides, shows, signed_in
 
@@ -107,7 +108,9 @@ def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank) 
 def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank) -> None:
     (waiting,) = asked.store.entries(("waiting",))
     study, client = asked.study_of(waiting), signed_in(asked.app())
-    page = client.get(f"/studies/{waiting.id}").text
+    counted = f"Our table has {asked.config.count_rows(study.schemas['bank'])} rows"
+    assert (waiting.assessment or {})["people"] is None, "they are counted for this page"
+    page = until(lambda: found if counted in (found := client.get(f"/studies/{waiting.id}").text) else None)
     hides(page, BAD)
     text = unescape(page)
     rows = re.findall(r'<tr role="row"[^>]*><th role="rowheader" scope="row">(.*?)</tr>', text, re.DOTALL)
@@ -121,7 +124,7 @@ def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank) -> None
         shows(text, wording.epsilon(cap.after, 4), wording.epsilon(cap.before.spent, 4))
     digits = f'begins with <span class="mono">{waiting.digest[:16]}</span>'
     sentences = ("This text is sent to the analyst", "for ana the row of the coordinator holds")
-    shows(text, waiting.digest, asked.three.members().pins["ana"], *sentences, digits)
+    shows(text, "FORECAST for 60 people", waiting.digest, asked.three.members().pins["ana"], *sentences, digits)
     shows(client.get("/doctor?run=1").text, "This party alone", ">key</th>")
     text = unescape(client.get(f"/doctor?run=1&study={waiting.id}").text)
     for check in asked.view.checks(waiting):
@@ -187,7 +190,11 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
     assert bank.view.state_text() != before
     (first / "run.json").write_text(json.dumps({"status": "failed", "exit_code": 22, "message": "clinic is gone"}))
     bank.store.end_attempt(entry.id, 1, "lost", "clinic was lost")
-    (bank.attempt(entry, 2) / "report.html").write_text(f"<h1>Result</h1>{BAD}")
+    (second := bank.attempt(entry, 2)).joinpath("report.html").write_text(f"<h1>Result</h1>{BAD}")
+    statement, path = bank.study_of(entry).statement, f"/studies/{entry.id}"
+    for more, shown in (({}, False), ({"attempts": statement.of_attempts(2)}, True)):
+        (second / "privacy.json").write_text(json.dumps(statement.to_dict() | more))
+        assert ("All 2 attempts together tell" in client.get(path).text) == shown
     bank.store.end_attempt(entry.id, 2, "finished", None)
     bank.store.record_hub_state(entry.id, {"bank": True}, "done", None)
     text = client.get(f"/history?study={entry.id}").text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import socket
@@ -50,6 +51,7 @@ from colonnade.study import PartyConfig, Study
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.record import write_facts
 from tests.support.errors import raises
+from tests.support.opened import watched
 from tests.support.standing import ALIGNED, HUB, Standing, make
 from tests.support.waiting import until
 
@@ -558,7 +560,7 @@ def test_a_child_checks_it_within_its_limits(three: Standing, tmp_path: Path) ->
         return checks.read_check(place)
 
     found = checked(4 * 10**9)
-    assert (found["refused"], found["people"], "new" in found["schema_news"]) == (None, 60, True)
+    assert (found["refused"], found["people"], "new" in found["schema_news"]) == (None, None, True)
     assert "within the memory and time" in checked(10**8)["refused"]
 
 
@@ -569,12 +571,30 @@ def test_a_study_in_lanes_is_checked_as_any_other_and_the_table_decides_nothing(
     lanes, config = f"{ALIGNED}\n[lanes]\npartitions = 4\n", three.config("shop")
     (three.of("shop") / "shop.csv").write_bytes(b"\xff\x00 no table at all")
     found, study = Written(three, tmp_path, three.study_named("lanes", more=lanes)).assessed(config)
-    assert (found["refused"], found["preflight"]["partitions"]) == (None, 4)
+    assert (found["refused"], found["people"], found["preflight"]["partitions"]) == (None, None, 4)
     assert checks.private_forecast(study, config)["people"] is None
     assert ("Partitions, added up by our workers", "4") in describe_needs(found)
     assert lanes_in(found) == "lanes: people are added up in 4 partitions, by workers of everybody"
     with raises(StudyError, "FE067", "hubs.toml"):
         three.proposal(three.study_named("hubs", more=f'{lanes}[coordinator]\naddress = "h:1"\nhubs = ["h:2"]\n'))
+
+
+def test_a_check_says_the_same_whatever_table_there_is_and_opens_none(
+    three: Standing, tmp_path: Path, in_this_process: Command
+) -> None:
+    """Else the analyst would know how long the table takes to count, or that there is none, without anybody's yes."""
+    asked, place = Written(three, tmp_path / "study"), three.of("bank")
+    (place / "long.csv").write_text("person_id,first,second\n" + "p,0.5,0.5\n" * 100_000)
+    os.mkfifo(place / "pipe.csv")
+    told, party, said = [], place / "other.toml", [f"--{key}={value}" for key, value in asked.said.items()]
+    for name in ("bank", "long", "pipe", "away"):
+        party.write_text(three.file("bank").read_text().replace('"bank.csv"', f'"{name}.csv"'))
+        with watched(place) as opened:
+            code, text, _ = in_this_process("_assess", asked.path, party, *said)
+            told.append(json.loads(text)["assessment"])
+            assert told[-1]["preflight"].pop("seconds") > 0, "by the speed of this machine now"
+            assert (code, told[-1]["refused"], told[-1]) == (0, None, told[0])
+            assert {"other.toml", f"{name}.csv"} & opened.names == {"other.toml"}
 
 
 # --- how attempts end
@@ -676,12 +696,17 @@ class Working:
         raw = proposal.pack(three.identity())
         self.study = Proposal.unpack(raw, three.members())
         self.hub.proposals[self.study.id] = raw
+        self.changed: dict[str, str] = {}  # in its party file
 
     @contextmanager
     def agent(self, begun: bool = False) -> Iterator[Agent]:
         """``begun``: with a first attempt of the study."""
         path = self.three.file("bank").with_name(f"{self.folder.name}.toml")
-        path.write_text(self.three.file("bank").read_text().replace('"agent"', f'"{self.folder}"'))
+        text = self.three.file("bank").read_text()
+        for old, new in {'"agent"': f'"{self.folder}"', **self.changed}.items():
+            assert old in text
+            text = text.replace(old, new)
+        path.write_text(text)
         found = Agent(path)
         thread = threading.Thread(target=found.run)
         thread.start()
@@ -705,6 +730,23 @@ def bank(three: Standing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Wo
     found = Working(three, tmp_path)
     monkeypatch.setattr(agents, "FederationClient", lambda *_: nullcontext(found.hub))
     return found
+
+
+@pytest.mark.parametrize("approval", ["ask", "auto-within-budget"])
+def test_a_table_is_opened_once_a_person_or_the_policy_has_approved(bank: Working, approval: str) -> None:
+    hub, study = bank.hub, bank.study.id
+    hub.answers.set()
+    bank.changed = {'approval = "ask"': f'approval = "{approval}"'}
+    with watched(bank.three.of("bank")) as opened, bank.agent() as agent:
+        hub.say(study, "open")
+        until(lambda: agent.store.known_ids([study]) and agent.store.entry(study).state in ("waiting", "approved"))
+        assert (agent.store.entry(study).assessment or {})["refused"] is None
+        assert "bank.csv" not in opened.names
+        if approval == "ask":
+            agent.store.approve(study, "Ada")
+        hub.say(study, "running", 1)
+        hub.studies[0]["room"] = f"{study}.1"
+        until(lambda: "bank.csv" in opened.names, "the attempt to read the table")
 
 
 def test_a_withdrawal_is_acted_on_while_the_hub_keeps_us_waiting(bank: Working) -> None:

@@ -652,6 +652,8 @@ class InLanes:
         until(lambda: all((place / "run.json").exists() for place in places.values()), "all have a record")
         learned = [json.loads((place / "model.json").read_text())["learned"] for place in places.values()]
         assert all(each["values"] == learned[0]["values"] for each in learned)
+        (said,) = {(place / "privacy.json").read_text() for place in places.values()}  # which all of them sign
+        assert json.loads(said).get("attempts", {"number": 1})["number"] == attempt
         rounding = self.common / 64
         for value, expected, deviation in zip(
             learned[0]["values"], self.expected, learned[0]["deviations"], strict=True

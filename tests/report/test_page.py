@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import re
 from dataclasses import replace
@@ -101,6 +102,17 @@ def test_it_says_in_plain_words_who_is_promised_what():
         assert row.observer.label in names
         figure = format_rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason
         check_says(page, row.adjacency.value, row.condition, figure)
+
+
+def test_after_several_attempts_it_says_what_all_of_them_cost():
+    statement = make_statement()
+    together = statement.of_attempts(3)
+    page = page_of(attempts=json.loads(json.dumps(together)))
+    figures = [row["epsilon"] for row in together["rows"] if row["epsilon"] is not None]
+    assert figures[0] > 1.2 * statement.rows[0].epsilon
+    check_says(page, "This was attempt 3", *(format_rounded_up(figure, 3) for figure in figures))
+    for odd in ({}, {"rows": ["x"]}, {"rows": [{"observer": 3, "epsilon": "x"}]}, "three"):
+        check_says(page_of(attempts=odd), never=["This was attempt"])
 
 
 def test_charts_hold_the_numbers():

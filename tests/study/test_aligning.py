@@ -90,7 +90,7 @@ def party(folder, old="", new=""):
 
 def test_a_study_says_how_people_are_matched(folder):
     study, unaligned = (
-        aligned(folder, f'mode = "helper"\nduplicates = "first"\nat_least = 50\n{KEYS}'),
+        aligned(folder, f'mode = "helper"\nduplicates = "refuse"\nat_least = 50\n{KEYS}'),
         load(folder, STUDY),
     )
     task = study.aligning
@@ -98,7 +98,7 @@ def test_a_study_says_how_people_are_matched(folder):
         Key("name", case="fold", blanks="collapse", accents="strip"),
         Key("born", kind="date"),
     )
-    assert (task.mode, task.hidden, task.duplicates, task.at_least) == ("helper", False, "first", 50)
+    assert (task.mode, task.hidden, task.duplicates, task.at_least) == ("helper", False, "refuse", 50)
     assert task.trust == study.roster.trust
     assert study.statement.assumptions[-1] == task.sentence
     assert UNMATCHED not in study.statement.assumptions
@@ -128,6 +128,7 @@ def test_a_study_says_how_people_are_matched(folder):
         ('[align]\non = "id"\nby = 1\n', ("ST595", "align.by")),
         ('[align]\non = "id"\nmode = "psi"\n', ("ST595", "align.mode")),
         ('[align]\non = "id"\nduplicates = "last"\n', ("ST595", "align.duplicates")),
+        ('[align]\non = "id"\nduplicates = "first"\n', ("VA770", "align.duplicates", '"drop"')),
         ('[align]\non = "id"\nat_least = 0\n', ("ST595", "align.at_least")),
         ('[align]\non = "id"\nhidden = true\nat_least = 2\n', "VA172"),
         ('[align]\non = "id"\nmode = "fuzzy"\npad_to = 9\n', "VA174"),

@@ -24,7 +24,7 @@ from colonnade import errors
 from colonnade.cli import initialise
 from colonnade.cli.approve import TerminalQuestion, approval_for_all, rerun_for_all
 from colonnade.errors import BudgetError, PolicyError
-from colonnade.privacy import Ledger
+from colonnade.privacy import Ledger, Statement
 from colonnade.study import Study, ledger_view, run_party
 from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
@@ -205,6 +205,24 @@ def test_no_value_of_a_feature_shows(world, seen):
     assert "work: 1 cell not in the schema, mapped; age: 1 cell not in the schema, mapped" in table.detail
     assert "convict" not in table.detail
     assert set(world.states("bank")) == {"committed"}
+
+
+def test_a_statement_says_what_earlier_attempts_cost_with_this_one(world, seen):
+    study, config = world.written(), world.config()
+    for _ in range(2):
+        book = config.open_ledger()
+        book.mark_sent(book.reserve(study.name, study.digest, study.events, study.trust, [], (), study.keys()))
+    assert set(seen(world, study)["ends"].values()) == {"PCA"}
+    files = {name: folder_of(world.folder / "run", name) / "privacy.json" for name in ("bank", "shop", "coordinator")}
+    said = {name: json.loads(path.read_text()) for name, path in files.items()}
+    assert Statement.from_dict(said["bank"]) == study.statement
+    assert [said[name].get("attempts") for name in ("shop", "coordinator")] == [None, None], "they had one"
+    together = said["bank"]["attempts"]
+    assert (together, together["number"]) == (study.statement.of_attempts(3), 3)
+    figure = {row["observer"]: row["epsilon"] for row in together["rows"]}
+    spent = {each.who: each.spent for each in config.remaining()}
+    assert spent["analyst"] == pytest.approx(figure["analyst"])
+    assert 1.2 < figure["analyst"] / study.statement.epsilon("analyst") < 3
 
 
 @pytest.mark.parametrize("name", LABELS)

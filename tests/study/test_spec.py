@@ -149,8 +149,10 @@ def test_what_is_wrong_in_a_study_file_is_named(folder, old, new, error, message
 def test_the_digest_covers_what_is_agreed_and_no_more(folder):
     first = load(folder)
     assert first.content.coordinator.lane_hubs == ("127.0.0.1:7000",)
-    for same in (('name = "s"', 'name = "s"\ndescription = "words"'), (PORT, ':7000"\nhubs = []')):
+    for same in (('name = "s"', 'name = "s"\ndescription = ""'), (PORT, ':7000"\nhubs = []')):
         assert load(folder, same).digest == first.digest
+    said = [load(folder, ('name = "s"', f'name = "s"\ndescription = "{words}"')) for words in ("for care", "for sale")]
+    assert len({first.digest, *(each.digest for each in said)}) == 3, "people approve what they read"
     more = load(folder, (PORT, ':7000"\nhubs = ["b.example.org:1", "[::1]:7000"]'))
     assert more.content.coordinator.lane_hubs == ("127.0.0.1:7000", "b.example.org:1", "[::1]:7000")
     other = load(folder, ("epsilon = 1.0", "epsilon = 1.1"))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -207,7 +207,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 @given(tables(), schemas(), st.data())
 def test_any_cells(tmp_path: Path, table: pa.Table, schema: Schema, data: st.DataObject) -> None:
     misfits = data.draw(st.sampled_from(["map", "map", "refuse"]))
-    duplicates = data.draw(st.sampled_from(["first", "drop", "refuse"]))
+    duplicates = data.draw(st.sampled_from(["drop", "refuse"]))
     names = data.draw(st.sampled_from([["first"], ["first", "second"]]))
     plan = KeyPlan(tuple(Key(name, blanks="trim") for name in names), duplicates)
     with pytest.MonkeyPatch.context() as patch:
@@ -259,7 +259,7 @@ PEOPLE = pa.table(
 )
 
 
-@pytest.mark.parametrize("duplicates", ["first", "drop", "refuse"])
+@pytest.mark.parametrize("duplicates", ["drop", "refuse"])
 def test_sources(tmp_path: Path, duplicates: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(tmp_path / "people.db")) as made:
@@ -406,7 +406,7 @@ def test_a_full_disk_is_a_sentence_that_names_the_folder(
     tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create, held = partitions._create_file, in_texts(9, 1)
-    twice, plan = pa.concat_tables([held, held]), KeyPlan(PLAN.keys, "first")
+    twice, plan = pa.concat_tables([held, held.slice(0, 3)]), KeyPlan(PLAN.keys)
 
     def full(path: Path) -> Any:
         file = create(path)
@@ -516,8 +516,7 @@ def test_whoever_reads_and_splits_it(tmp_path: Path, rows: int, seed: int, kind:
     some = st.sampled_from(["", "a", "b", *(f"p{i}" for i in range(60))])
     table = in_texts(rows, seed, data.draw(st.lists(some, min_size=rows, max_size=rows)))
     edges = sorted(data.draw(st.lists(st.integers(0, rows), max_size=4)))
-    duplicates = cast("Duplicates", data.draw(st.sampled_from(["first", "drop"])))
-    plan = KeyPlan(PLAN.keys, duplicates)
+    plan = KeyPlan(PLAN.keys)
     folder = in_folder(table, tmp_path / f"{len(list(tmp_path.iterdir()))}", edges, kind)
     read = read_table(folder, SCHEMA, keys=plan, misfits="map")
     in_memory = open_source(folder, str(folder)).read_chosen(list)  # which the head alone reads
@@ -604,7 +603,7 @@ def test_bad_cells_broken_rows_and_keys_that_are_repeated_in_other_files(
         check_said(said, "DA163", f"{folder}/1.csv: ", "21")
 
 
-@pytest.mark.parametrize("rule", ["refuse", "first"])
+@pytest.mark.parametrize("rule", ["refuse", "drop"])
 def test_a_key_that_most_rows_have_takes_no_more_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: Duplicates
 ) -> None:
@@ -622,7 +621,7 @@ def test_a_key_that_most_rows_have_takes_no_more_memory(
         read = read_table(folder, SCHEMA, keys=plan, misfits="map")
         told, _, counts = in_partitions(folder, plan, tmp_path / "spool", Others(1))
         assert sorted(row for rows, *_ in told for row in rows) == (read.keys.rows + 1).tolist()
-        assert counts[2:] == (0, 3600 - (rule == "first"))
+        assert counts[2:] == (0, 3600)
     assert 0 < max(sorts) < 1000
 
 

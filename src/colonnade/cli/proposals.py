@@ -503,15 +503,12 @@ def assess(
     while_open: WhileOpen = False,
 ) -> None:
     """Check a proposed study, for an agent."""
-    from colonnade.federation.checks import assess as assessed, private_forecast
+    from colonnade.federation.checks import assess as assessed
 
     end_with_standard_input(while_open)
     speak_json(True)
-    own = PartyConfig.load(config)
-    found, loaded = assessed(study, own, name, digest)
+    found, _ = assessed(study, PartyConfig.load(config), name, digest)
     emit({"assessment": found})
-    if loaded is not None:
-        emit({"own": private_forecast(loaded, own)})
 
 
 def report(study: StudyPath, config: PartyPath, out: Annotated[Path, typer.Option("--out")]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -499,6 +499,8 @@ def _write(
     evaluation: Mapping[str, Any] | None = None,
     view: Assessment | None = None,
 ) -> None:
+    with suppress(reading.UnreadableFile, KeyError, TypeError):  # there was one attempt
+        run = run | {"attempts": reading.read_json(folder / "privacy.json")["attempts"]}
     serialization.replace_private(folder / "run.json", as_text(run))
     write_report(folder, run, study.statement, model, section_of(model.kind), evaluation, view)
 

@@ -203,7 +203,6 @@ def _primes_text(answer: RunEstimate) -> str:
 
 _DUPLICATES = {
     "refuse": "a party with equal keys in two rows stops the study",
-    "first": "of rows with equal keys a party's first stays",
     "drop": "no row stays whose key occurs twice at a party",
 }
 _POOLED = "the coordinator and any one owner who pool what they see can try out every key on every list"

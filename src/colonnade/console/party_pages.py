@@ -36,7 +36,7 @@ from colonnade.console.survey_child import MEMORY, SECONDS
 from colonnade.disk import reading
 from colonnade.drawing.canvas import figure
 from colonnade.drawing.charts import Histogram, HistogramChart
-from colonnade.errors import ColonnadeError, DataError, FederationError, ProposalError, one_code
+from colonnade.errors import ColonnadeError, DataError, FederationError, PrivacyError, ProposalError, one_code
 from colonnade.federation import members as newcomers
 from colonnade.federation.agent_store import AgentStore, AttemptRecord, ProposedStudy, State
 from colonnade.federation.checks import examine_member
@@ -44,7 +44,7 @@ from colonnade.federation.members import FederationMembers, MemberIdentity
 from colonnade.federation.processes import OUTPUT, Progress, file_stamp
 from colonnade.federation.scores.service import OpenQuestion, ScoresService
 from colonnade.privacy import Ledger, Statement
-from colonnade.privacy.statement import log_odds_by_row, spending_chart
+from colonnade.privacy.statement import LargestEpsilon, log_odds_by_row, spending_chart
 from colonnade.report import wording
 from colonnade.study import ledger_view
 from colonnade.study.doctor import DoctorCheck, examine
@@ -65,8 +65,17 @@ def survey_in_child(config: PartyConfig, schema_file: Path) -> TableProfile:
     own = config.content
     also = [*([own.id] if own.id else []), *(part.column for part in own.keys.values())]
     asked = {"data": data_to_plain(config.data), "schema": str(schema_file.resolve()), "also": also}
+    return TableProfile.from_dict(_ask_child(asked | {"written": own.text_format.stated}))
+
+
+def forecast_in_child(study_file: Path, party_file: Path) -> dict[str, Any]:
+    """How many rows the table has, and what follows for a study, from a process of its own with the same limits."""
+    return _ask_child({"study": str(study_file), "party": str(party_file)})
+
+
+def _ask_child(asked: dict[str, Any]) -> dict[str, Any]:
     command = [sys.executable, "-m", survey_child.__name__]
-    given = json.dumps(asked | {"written": own.text_format.stated}).encode()
+    given = json.dumps(asked).encode()
     try:
         ended = subprocess.run(command, input=given, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
@@ -79,7 +88,7 @@ def survey_in_child(config: PartyConfig, schema_file: Path) -> TableProfile:
         ) from None
     if "error" in said:
         raise DataError(said["error"])
-    return TableProfile.from_dict(said)
+    return dict(said)
 
 
 WAITING: tuple[State, ...] = ("checking", "waiting")
@@ -94,7 +103,7 @@ class PartyView:
         self.store, self.audit, self.scores = store, store.audit, scores
         self._config, self._read = config, file_stamp(config.path)
         self._odds: dict[str, Mapping[str, float | None]] = {}
-        self._surveys: dict[tuple[str, Hashable], Future[TableProfile]] = {}
+        self._children: dict[tuple[str, Hashable], Future[Any]] = {}  # what they found in the table
         self._pool = ThreadPoolExecutor(1, "survey")
 
     @property
@@ -197,11 +206,32 @@ class PartyView:
             raise DataError(f"{schema_file}: the file cannot be read: {error.strerror} [DA047]") from None
         # A database does not say whether its rows are others now; what it answered is shown for a while.
         key = (digest, time.monotonic() // _SHOWN_SECONDS if state is None else state)
-        made = self._surveys.get(key)
+        found: TableProfile | None = self._read_once(key, lambda: survey_in_child(config, schema_file))
+        return found
+
+    def forecast(self, entry: ProposedStudy) -> Mapping[str, Any]:
+        """Whether there are enough people: by our number of rows too, where a person of ours looks before she answers.
+
+        Nothing of the table is read before. ``counting`` says that it takes longer than some seconds.
+        """
+        known = entry.assessment or {}
+        if entry.state != "waiting" or not known.get("statement"):
+            return known
+        key = (entry.id, time.monotonic() // _SHOWN_SECONDS)
+        try:
+            found: dict[str, Any] | None
+            found = self._read_once(key, lambda: forecast_in_child(entry.study_file, self.config.path))
+        except DataError:  # doctor and the page of the table say why
+            return known
+        return {**known, **({"counting": True} if found is None else found)}
+
+    def _read_once(self, key: tuple[str, Hashable], read: Callable[[], Any]) -> Any:
+        """What a child has found, kept for a while; ``None`` while it takes longer than some seconds."""
+        made = self._children.get(key)
         if made is None or (made.done() and made.exception() is not None):
-            made = self._surveys[key] = self._pool.submit(survey_in_child, config, schema_file)
-            for old in [*self._surveys][:-_MAX_KEPT]:
-                del self._surveys[old]
+            made = self._children[key] = self._pool.submit(read)
+            for old in [*self._children][:-_MAX_KEPT]:
+                del self._children[old]
         try:
             return made.result(_WAIT_SECONDS)
         except NotYet:
@@ -253,7 +283,7 @@ SHOWN_DIGITS = 16
 """Digits of the digest that a yes names."""
 _MOST_STUDY_COLUMNS = 200
 _UNKNOWN = dict.fromkeys(
-    ("refused", "description", "trial", "attempts", "ledger_news", "early_ends", "people", "forecast")
+    ("refused", "description", "trial", "attempts", "ledger_news", "early_ends", "people", "forecast", "counting")
 )
 """What the page asks of a check that has not ended."""
 _NOTES = ("align", "keys", "schema_news", "security", "again", "watches")
@@ -391,7 +421,7 @@ def _entry(request: Request) -> ProposedStudy:
 
 
 def _study_values(view: PartyView, entry: ProposedStudy) -> dict[str, Any]:
-    assessment = _UNKNOWN | dict(entry.assessment or {})
+    assessment = _UNKNOWN | dict(view.forecast(entry))
     prices, caps = view.prices(entry), view.caps(entry)
     return {
         "entry": entry,
@@ -408,6 +438,7 @@ def _study_values(view: PartyView, entry: ProposedStudy) -> dict[str, Any]:
         "watcher": applicable_row(entry.analyst, entry.analyst in entry.answers),
         "digits": entry.digest[:SHOWN_DIGITS],
         "attempts": _attempts(view, entry),
+        "together": cost_of_attempts(view, entry),
         "progress": view.store.progress(entry.id) if entry.state == "running" else None,
         "report": view.store.report(entry.id) is not None,
     }
@@ -416,6 +447,20 @@ def _study_values(view: PartyView, entry: ProposedStudy) -> dict[str, Any]:
 def _attempts(view: PartyView, entry: ProposedStudy) -> list[tuple[AttemptRecord, AttemptFailure | None]]:
     """The attempts of a study, the first one first, and why those failed that did."""
     return [(each, explain_failure(each.message, view.record(each))) for each in view.store.attempts(entry.id)]
+
+
+def cost_of_attempts(view: PartyView, entry: ProposedStudy) -> list[str]:
+    """What all attempts cost together, for whoever learns most; nothing where there was no second one."""
+    for attempt in reversed(view.store.attempts(entry.id)):
+        with suppress(reading.UnreadableFile, KeyError, TypeError, PrivacyError):
+            said = reading.read_json(attempt.folder / "privacy.json")
+            found = LargestEpsilon.parse(said | said["attempts"])
+            return [
+                f"All {said['attempts']['number']} attempts together tell {row.who} at most epsilon "
+                f"{wording.epsilon(row.epsilon)}, {condition}."
+                for row, condition in found.figures
+            ]
+    return []
 
 
 def find_analyst(view: PartyView, name: str) -> MemberIdentity | None:

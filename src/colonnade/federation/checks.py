@@ -1,7 +1,8 @@
 """Checks before anybody is asked: of a proposal against policy and budget, and of a member by the doctor.
 
 The check of a proposal runs in a child process with limits, because whoever wrote the study is not trusted with our
-memory or time. Nothing of it depends on the table, except what is for this party's own eyes, which comes last.
+memory or time. It opens no table: when it ends, others see how long it took. How many rows there are is counted when
+a person of this party looks at the proposal.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import ColonnadeError, ConnectError, PolicyError, StudyError
 from colonnade.federation.hub_protocol import FederationClient
@@ -24,6 +25,9 @@ from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import EarlierRuns, PartyConfig, asks_before_rerun, rerun_refusal
 from colonnade.study.preflight import AlignmentLoad, Preflight, SecuritySummary, outlook, preflight
 from colonnade.study.spec import Study
+
+if TYPE_CHECKING:
+    from colonnade.models.planner import SampleSizeForecast
 
 _MOST = 1 << 23
 _MOST_SAID = 200
@@ -79,13 +83,17 @@ def assess(study_file: Path, config: PartyConfig, name: str, digest: str) -> tup
 
 
 def private_forecast(study: Study, config: PartyConfig) -> dict[str, Any]:
-    """What follows from the number of rows of the party's table, for its own eyes."""
+    """What follows from the number of rows of the party's table, for its own eyes, when its own person asks."""
     rows = config.count_rows(study.roster.schemas[config.name])
     expected = outlook(study)
     if rows is not None and expected is not None and (expected.rows is None or expected.rows > rows):
         expected = outlook(study, rows)
+    return {"people": rows, "forecast": _forecast_in_words(expected)}
+
+
+def _forecast_in_words(expected: SampleSizeForecast | None) -> str | None:
     said = [] if expected is None else [expected.forecast, *([expected.warning] if expected.warning else [])]
-    return {"people": rows, "forecast": "; ".join(said) or None}
+    return "; ".join(said) or None
 
 
 def start_check(
@@ -107,13 +115,11 @@ def read_check(folder: Path) -> dict[str, Any]:
 
 
 def read_verdict(folder: Path) -> dict[str, Any]:
-    """What a check has found so far; nothing where it has come to no verdict."""
+    """What a check has found; nothing where it has come to no verdict."""
     found: dict[str, Any] = {}
     for line in read_last_objects(folder, _MOST):
         if isinstance(line.get("assessment"), dict):
             found = line["assessment"]
-        elif found and isinstance(line.get("own"), dict):
-            found = found | line["own"]
     return found
 
 
@@ -133,6 +139,7 @@ def _public_facts(study: Study, config: PartyConfig) -> dict[str, Any]:
         "preflight": _cost_figures(cost, config.name),
         "align": None if study.aligning is None else study.aligning.sentence,
         "security": SecuritySummary.of(study.task).sentence,
+        "forecast": _forecast_in_words(outlook(study)),
     }
 
 

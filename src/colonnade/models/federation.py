@@ -158,7 +158,7 @@ class Federation:
         *,
         mode: Mode = DEFAULT_MODE,
         hidden: bool = False,
-        duplicates: Duplicates = "refuse",
+        duplicates: Duplicates = "drop",
         at_least: int = 1,
         similarity: float | None = None,
         pad_to: int | None = None,
@@ -174,7 +174,7 @@ class Federation:
                 key, is much slower; ``"helper"`` is faster still and trusts the coordinator not to collude;
                 ``"fuzzy"`` pairs keys that are only similar, for two parties.
             hidden: no party learns which of its people the others hold.
-            duplicates: what happens to rows with the same key: the first is kept, or all are left out, or an error.
+            duplicates: what happens to rows of one party with the same key: all are left out, or it is an error.
             at_least: with fewer people in common it is an error.
             similarity: how similar keys must be, from 0 to 1 (default 0.85); for mode ``"fuzzy"`` alone.
             pad_to: fill every list up to this public length, so that nobody learns how long it is.

@@ -293,6 +293,11 @@ class Statement:
             "trust": self.trust.to_dict(),
         }
 
+    def of_attempts(self, count: int) -> dict[str, Any]:
+        """What so many attempts cost together, if each has opened everything with noise of its own; as plain values."""
+        together = Statement.of(self.events * count, self.trust, self.delta).to_dict()
+        return {"number": count, "rows": together["rows"], "missing_noise": together["missing_noise"]}
+
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Statement:
         """Read a statement and account for its events anew; a figure below what they prove is refused.

@@ -131,7 +131,7 @@ def render(
     columns = _columns(run, model, section)
     sections = [
         ("own", "For one party", own_part(run, statement, view)),
-        ("privacy", "Privacy", privacy.privacy(statement)),
+        ("privacy", "Privacy", privacy.privacy(statement, mapping(run.get("attempts")))),
         ("people", "Whom it is about", alignment(run, statement.trust)),
         ("seen", "Who saw what", section.seen(model, run, statement.trust)),
         ("deviating", "If somebody deviates", describe_deviations(run)),

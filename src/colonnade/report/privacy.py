@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.drawing.canvas import Html, breakable, figure, join, table, tag
-from colonnade.errors import StudyError
+from colonnade.errors import PrivacyError, StudyError
 from colonnade.privacy.observers import COORDINATOR, Trust
-from colonnade.privacy.statement import PROVEN, LargestEpsilon, Statement, StatementRow, promises_chart
+from colonnade.privacy.statement import PROVEN, LargestEpsilon, Statement, StatementRow, parse_row, promises_chart
 from colonnade.protocols.align import MODES, AlignmentLeak, AlignmentTask
 from colonnade.report import wording
-from colonnade.report.wording import mapping, number
+from colonnade.report.wording import mapping, number, sequence
 from colonnade.tables.keys import Key
 
 
@@ -21,8 +21,11 @@ def within(trust: Trust) -> str:
     return "within the threshold" if trust.committee else "short of all parties together"
 
 
-def privacy(statement: Statement) -> Html:
-    """The privacy table, what it means, and the assumptions under which it holds."""
+def privacy(statement: Statement, attempts: Mapping[str, Any] | None = None) -> Html:
+    """The privacy table, what it means, and the assumptions under which it holds.
+
+    ``attempts`` is what ``privacy.json`` says of all attempts together, where there was more than one.
+    """
     shown = (*statement.rows, *statement.missing_noise)
     rows = [
         (
@@ -44,10 +47,28 @@ def privacy(statement: Statement) -> Html:
         tag("h2", "What each observer can learn about one person"),
         _meaning(statement),
         table(heads, rows, caption=caption, numeric=(1, 2), marks=marks, look="promise"),
+        _together(attempts or {}),
         figure("epsilon", promises_chart(statement.rows)) if statement.rows else None,
         tag("h3", "This holds as long as"),
         tag("ul", *(tag("li", text) for text in statement.assumptions)),
     )
+
+
+def _together(attempts: Mapping[str, Any]) -> Html | None:
+    """What all attempts cost together; None where there was one."""
+    try:
+        rows = [parse_row(row) for key in ("rows", "missing_noise") for row in sequence(attempts.get(key))]
+    except (PrivacyError, KeyError, TypeError, ValueError):  # it is left out, as whatever the record does not say
+        rows = []
+    if not rows:
+        return None
+    count = number(attempts.get("number")) or 0
+    caption = (
+        f"This was attempt {count:.0f}, and the table above is about one. An attempt that was lost may have opened "
+        f"everything too: so much all {count:.0f} tell together at most."
+    )
+    cells = [(_who(row), tag("strong", wording.epsilon(row.epsilon)), wording.power(row.delta)) for row in rows]
+    return table(("Observer", "Epsilon of all attempts", "Delta"), cells, caption=caption, numeric=(1, 2))
 
 
 def who_saw_what(trust: Trust, to: str | None = None, *, aligned: bool = False, hidden: bool = False) -> Html:

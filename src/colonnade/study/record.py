@@ -92,9 +92,10 @@ class RunRecord:
         """From now on a line that cannot be written raises no error: ``lost`` says why it is missing."""
         self._paid = True
 
-    def statement(self, statement: Statement) -> None:
-        """Write ``privacy.json``."""
-        self._dump("privacy.json", statement.to_dict(), private=False)
+    def statement(self, statement: Statement, attempts: int = 1) -> None:
+        """Write ``privacy.json``: what this attempt costs, and after earlier ones what all of them cost together."""
+        together = {"attempts": statement.of_attempts(attempts)} if attempts > 1 else {}
+        self._dump("privacy.json", statement.to_dict() | together, private=False)
 
     def finish(self, **facts: Any) -> None:
         """Record that the run succeeded."""

@@ -21,7 +21,7 @@ from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import run_role
 from colonnade.study.alignment_session import OwnerAlignment, align_as_coordinator
 from colonnade.study.connect import OWN_HUB, MeetingPoint, PresenceCallback, join, load_identity, watch_presence
-from colonnade.study.party_config import Approval, PartyConfig, RerunDecision, check_rerun
+from colonnade.study.party_config import Approval, EarlierRuns, PartyConfig, RerunDecision, check_rerun
 from colonnade.study.party_file import DEFAULT_WORKERS, WorkerOptions, record_links
 from colonnade.study.preflight import SecuritySummary
 from colonnade.study.record import RunRecord
@@ -74,6 +74,8 @@ def run_party(
         with _excuse_on_error(study, identity, certificates, place):
             config.check(study)
             task, model, statement = study.task, config.estimator(study), study.statement
+            # The hub and all parties count alike, so that all sign the same; where there is none, our ledger counts.
+            attempts = place.attempt if place.room else 1 + len(EarlierRuns.of(config, study).charged)
             ledger, entry = _reserve_budget(study, config, record, approve, again)
 
         def spend() -> None:
@@ -89,7 +91,7 @@ def run_party(
                         "ledger upgraded: it was never chained before this study", ledger=str(ledger.path)
                     )
                 record.add(ledger={"path": str(ledger.path), "new": ledger.created, "upgraded": ledger.upgraded})
-                record.statement(statement)
+                record.statement(statement, attempts)
                 program: Callable[[Any], Any]
                 head, told = None, _report_links_to(record, tell)
                 if study.content.lanes is None:
@@ -157,7 +159,7 @@ def run_coordinator(
     with _record_end(record):
         certificates = study.certificates()
         identity = load_identity(key, COORDINATOR, certificates)
-        record.statement(study.statement)
+        record.statement(study.statement, place.attempt)
         model, task = study.estimator(), study.task
 
         def program(me: Any) -> Any:

@@ -330,14 +330,18 @@ class Study:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that the participants must agree on, with the order of the parties and the noise."""
-        agreed = self.content.model_dump(mode="json", exclude={"description"})
+        """SHA-256 of everything that the participants must agree on, with the order of the parties and the noise.
+
+        What people read before they agree is in it too.
+        """
+        agreed = self.content.model_dump(mode="json")
         # The task's agreement has what came of them, so that studies of earlier releases stay the same.
         del agreed["security"], agreed["inputs"]
         # Keys that came later, in sections that are older: a study without them is the study that it was.
         later = (("trial", agreed, False), ("noise_missing", agreed, None), ("lanes", agreed, None))
         for key, section, usual in (
             *later,
+            ("description", agreed, ""),
             ("links", agreed["coordinator"], "hub"),
             ("hubs", agreed["coordinator"], []),
         ):

@@ -220,7 +220,7 @@ class AlignSection(FileSection):
     on: tuple[str, ...]
     mode: Mode = DEFAULT_MODE
     hidden: bool = Field(default=False, strict=True)
-    duplicates: Duplicates = "refuse"
+    duplicates: Duplicates = "drop"
     at_least: int = Field(default=1, ge=1, strict=True)
     similarity: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False)
     pad_to: int | None = Field(default=None, ge=1, strict=True)
@@ -233,6 +233,16 @@ class AlignSection(FileSection):
         if not isinstance(on, str | list | tuple):
             raise ValueError('must be the name of a key, or a list of names such as ["name", "birth"] [VA166]')
         return (on,) if isinstance(on, str) else on
+
+    @field_validator("duplicates", mode="before")
+    @classmethod
+    def _retired(cls, duplicates: Any) -> Any:
+        if duplicates == "first":
+            raise ValueError(
+                'cannot be "first": another row would take the place of one that leaves, and no figure counts that; '
+                'write "drop", which leaves out all rows of a repeated key [VA770]'
+            )
+        return duplicates
 
     @field_validator("on")
     @classmethod

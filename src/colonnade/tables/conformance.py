@@ -15,7 +15,7 @@ from colonnade.tables.cell_parsing import CellLocation, pa
 from colonnade.tables.columns import category, flag, number
 from colonnade.tables.dates import date
 from colonnade.tables.encoding import encode_columns
-from colonnade.tables.keys import BLANKS, Ids, Key, KeyColumn, KeyPlan, as_text, collect_keys, sort_positions
+from colonnade.tables.keys import BLANKS, Ids, Key, KeyColumn, KeyPlan, as_text, normalise_keys, sort_positions
 from colonnade.tables.schema import Schema
 
 _NAMES = "Mu\u0308ller|MÜLLER|straße|STRASSE|Ångström|A\u030angstro\u0308m|Łódź|\u038c\u03a3\u039f\u03a3|\u0130stanbul"
@@ -73,10 +73,11 @@ def date_key_vectors() -> Iterator[Any]:
 def _key_vectors(key: Key, cells: Sequence[Any] | pa.Array, format: str | None = None) -> Iterator[Any]:
     """The keys of some cells, joined as they are compared, and the rows that have one."""
     array = cells if isinstance(cells, pa.Array) else pa.array(cells, from_pandas=False)
-    plan = KeyPlan((key,), "first")
-    found = collect_keys(pa.table({"k": array}), plan, {"k": KeyColumn("k", format)}, "rules", "map")
-    yield from found.values
-    yield found.rows.astype("<i8")
+    numbers, columns = np.arange(1, len(array) + 1), {"k": KeyColumn("k", format)}
+    values, rows = normalise_keys(pa.table({"k": array}), KeyPlan((key,)), columns, numbers, "rules", "map")
+    once = np.unique(values.dictionary_encode().indices, return_index=True)[1]  # each key where it comes first
+    yield from values.take(pa.array(once)).to_pylist()
+    yield rows[once].astype("<i8")
 
 
 def id_vectors() -> Iterator[Any]:

@@ -450,7 +450,11 @@ def _to_mask(array: Any, *, absent: bool) -> Mask:
 
 
 KeyKind = Literal["text", "number", "date"]
-Duplicates = Literal["refuse", "first", "drop"]
+Duplicates = Literal["drop", "refuse"]
+"""What becomes of rows of one party with equal keys: none stays, or it is an error.
+
+A rule that kept one of them would let another row take the place of one that leaves: two changes for one person.
+"""
 
 _SHOWN_KEYS = 3
 _SHOWN_CHARACTERS = 40
@@ -532,12 +536,11 @@ class KeyColumn:
 class KeyPlan:
     """The parts of the key, in order, and what happens to rows of one party that have the same key.
 
-    ``refuse`` raises with the row numbers, ``first`` keeps the first row in the order of the file, and ``drop`` leaves
-    out all rows with such a key.
+    ``drop`` leaves out all rows with such a key, and ``refuse`` raises with the row numbers.
     """
 
     keys: tuple[Key, ...]
-    duplicates: Duplicates = "refuse"
+    duplicates: Duplicates = "drop"
 
     def __post_init__(self) -> None:
         if not self.keys:
@@ -638,14 +641,14 @@ def collect_keys(
     if not len(rows) and misfits == "refuse":
         raise no_key_error(source, plan, columns)
     codes = np.asarray(canonical.dictionary_encode().indices, dtype=np.int64)
-    repeated, kept = _find_repeats(codes, plan.duplicates)
+    repeated = np.bincount(codes)[codes] > 1
     refuse_repeated(rows[repeated] + 1, plan, columns, source)
-    if not kept.any() and misfits == "refuse":
+    if repeated.all() and misfits == "refuse":
         raise all_repeated_error(source, plan, columns)
-    values = canonical.filter(pa.array(kept)).to_pylist()
+    values = canonical.filter(pa.array(~repeated)).to_pylist()
     names = tuple(key.name for key in plan.keys)
     unlabelled = arrow.num_rows - missing - len(rows)
-    return TableKeys(names, values, rows[kept], missing, int(len(rows) - kept.sum()), unlabelled)
+    return TableKeys(names, values, rows[~repeated], missing, int(repeated.sum()), unlabelled)
 
 
 def normalise_keys(
@@ -682,7 +685,7 @@ def all_repeated_error(source: str, plan: KeyPlan, columns: Mapping[str, KeyColu
     """The error for a table of which no row is left without those whose keys are repeated."""
     named = _column_list(plan, columns)
     return DataError(
-        f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first" [DA180]'
+        f"{source}: no row is left, because every key in {named} is repeated; keep one row for each person [DA180]"
     )
 
 
@@ -700,7 +703,7 @@ def refuse_repeated(
     if plan.duplicates == "refuse" and len(numbers):
         raise DataError(
             f"{source}: {list_rows(numbers, count)}: the key in {_column_list(plan, columns)} occurs more than once; "
-            'keep one row for each person, or set duplicates to "first" or "drop" [DA181]'
+            'keep one row for each person, or set duplicates = "drop" [DA181]'
         )
 
 
@@ -717,15 +720,6 @@ def _join_parts(parts: Sequence[Any]) -> Any:
         fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_LENGTH.size), len(cells), [None, pa.py_buffer(lengths)])
         pieces += [fixed.cast(pa.large_binary()), cells]
     return pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
-
-
-def _find_repeats(codes: NDArray[np.int64], rule: Duplicates) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Two masks: the keys that occur more than once, and the keys that are kept."""
-    repeated = np.bincount(codes)[codes] > 1
-    kept = ~repeated
-    if rule == "first":
-        kept[np.unique(codes, return_index=True)[1]] = True
-    return repeated, kept
 
 
 def _shorten(part: str) -> str:

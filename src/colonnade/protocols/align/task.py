@@ -77,7 +77,7 @@ class AlignmentTask(RunnableTask):
     keys: tuple[Key, ...]
     mode: Mode = DEFAULT_MODE
     hidden: bool = False
-    duplicates: Duplicates = "refuse"
+    duplicates: Duplicates = "drop"
     at_least: int = 1
     similarity: float = 0.85
     pad_to: int | None = None

@@ -330,11 +330,9 @@ class RepeatedKeys:
 
     number: int
     count: int
-    """How many rows have a key that other rows have too."""
+    """How many rows have a key that other rows have too; they are left out, and a file says which they are."""
     first: tuple[int, ...]
     """The first of them, from 0."""
-    dropped: int
-    """How many of them are left out; a file says which."""
 
 
 @dataclass(frozen=True)
@@ -352,18 +350,16 @@ class FindRepeatedKeys(WorkUnit):
         maybe = _repeated_values(prints[0].copy() for prints, _ in self._keys())
         often = _repeated_values(pairs for pairs, _ in self._pairs(maybe)) if len(maybe) else maybe
         if not len(often):
-            return RepeatedKeys(self.number, 0, (), 0)
-        met, count, dropped, first = np.zeros(len(often), bool), 0, 0, np.empty(0, np.int64)
+            return RepeatedKeys(self.number, 0, ())
+        count, first = 0, np.empty(0, np.int64)
         with write_atomically(self.folder, dropped_name(self.number)) as file:
             # All rows of one key come in the order of the table, and all rows of a run after those of the runs before.
             for pairs, rows in self._pairs(maybe):
-                places, repeated = _find_in_sorted(often, pairs)
-                places, numbers = places[repeated], rows[repeated]
-                gone = numbers[self._left_out(places, met)]
-                file.write(np.sort(gone).tobytes())
-                count, dropped = count + len(numbers), dropped + len(gone)
+                numbers = rows[_find_in_sorted(often, pairs)[1]]
+                file.write(np.sort(numbers).tobytes())
+                count += len(numbers)
                 first = np.sort(np.concatenate([first, numbers]))[:MAX_SHOWN_ROWS]
-        return RepeatedKeys(self.number, count, tuple(first.tolist()), dropped)
+        return RepeatedKeys(self.number, count, tuple(first.tolist()))
 
     def _keys(self) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
         """Fingerprints and rows, run by run."""
@@ -376,15 +372,6 @@ class FindRepeatedKeys(WorkUnit):
         for prints, rows in self._keys():
             _, some = _find_in_sorted(maybe, prints[0])
             yield np.ascontiguousarray(prints[:, some].T).view(_PAIR).reshape(-1), rows[some]
-
-    def _left_out(self, places: NDArray[np.int64], met: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which rows are not kept, of some whose keys are at these places; ``met`` notes the keys."""
-        found = np.ones(len(places), bool)
-        if self.plan.duplicates == "first":
-            keys, firsts = np.unique(places, return_index=True)
-            found[firsts[~met[keys]]] = False
-            met[keys] = True
-        return found
 
 
 def _repeated_values(runs: Iterable[NDArray[Any]]) -> NDArray[Any]:
@@ -473,11 +460,11 @@ class StagedTable:
         keys = sum(piece.keys for piece in pieces)
         self.unlabelled = sum(piece.unlabelled for piece in pieces)
         self.missing = self.rows - keys - self.unlabelled
-        self.repeated = sum(each.dropped for each in repeated)
+        self.repeated = sum(each.count for each in repeated)
         self.keys = keys - self.repeated
         self._tempdir, self._own = tempdir, own
         self._pieces = tuple(pieces)
-        self._dropped = tuple(each.number for each in repeated if each.dropped)
+        self._dropped = tuple(each.number for each in repeated if each.count)
         self._schema = schema
         self._about = about
 
@@ -563,7 +550,7 @@ def stage_table(
         repeated: list[RepeatedKeys] = run_all(plan_key_search(tempdir.path, keys, pieces), workers)
         first = np.array([row for each in repeated for row in each.first], np.int64)
         refuse_repeated(first + 1, keys, asked.key_columns, asked.source_name, sum(each.count for each in repeated))
-        if sum(each.dropped for each in repeated) == keyed and misfits == "refuse":
+        if sum(each.count for each in repeated) == keyed and misfits == "refuse":
             raise all_repeated_error(asked.source_name, keys, asked.key_columns)
         for piece in pieces:
             delete_staged(tempdir.path, piece.number, rows=False)
