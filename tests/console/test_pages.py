@@ -26,6 +26,7 @@ from colonnade.console.party_pages import explain_failure
 from colonnade.console.privacy_explainer import CapForecast, StudyPrices, one_in
 from colonnade.console.security_middleware import SecurityMiddleware
 from colonnade.errors import ConnectError, DataError
+from colonnade.federation.comparison import WordTries
 from colonnade.federation.members import OFFERED, HubPart, MemberIdentity, six_words
 from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
@@ -262,19 +263,25 @@ def test_our_table_is_counted_as_a_study_reads_it_and_one_that_does_not_fit_says
     shows(read_table_page(client, entry.id), "not there")
 
 
-def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -> None:
+def test_a_newcomer_is_accepted_by_a_person_who_has_heard_the_words(bank: Bank) -> None:
     insurer, other = (Identity.create("insurer").certificate for _ in range(2))
     pin, members = insurer.fingerprint, bank.three.members("bank")
     members.with_member(insurer, "party").save(bank.store.folder / OFFERED / "FEDERATION.toml")
     client = signed_in(bank.app())
     text, key = client.get("/people").text, MemberIdentity.of(members, "bank")
-    shows(text, "insurer wants to be known", six_words(pin), "three &lt;script&gt;", f"{key.left} more days")
+    shows(text, "insurer wants to be known", "three &lt;script&gt;", f"{key.left} more days")
+    hides(text, *six_words(pin).split())
     for name, known in members.pins.items():
         shows(text, f">{name}", known, six_words(known))
-    assert post(client, "/people", name="insurer", pin=pin) == 400
-    assert post(client, "/people", name="insurer", pin=other.fingerprint, compared="yes") == 409
+    asked, left = bank.view.comparison(MemberIdentity("insurer", "party", insurer))
+    shows(text, asked.places.capitalize(), f"Tries: {left}")
+    words = " ".join(asked.words.split()[at] for at in asked.asked)
+    for ticked in ({}, {"compared": "yes"}):
+        assert post(client, "/people", name="insurer", pin=pin, **ticked) == 400, "a tick is no comparison"
+    assert post(client, "/people", name="insurer", pin=other.fingerprint, words=words) == 409
+    assert post(client, "/people", name="insurer", pin=pin, words=f"{words} {words}") == 403
     assert "insurer" not in bank.view.members().roles
-    assert post(client, "/people", name="insurer", pin=pin, compared="yes") == 303
+    assert post(client, "/people", name="insurer", pin=pin, words=words) == 303
     assert bank.view.members().pins["insurer"] == pin
     hides(client.get("/people").text, "wants to be known")
     assert bank.store.audit.latest()[0].what == "accepted a member"
@@ -282,6 +289,19 @@ def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -
     text = client.get("/people").text
     shows(text, "insurer has another key at the hub")
     hides(text, "Accept insurer")
+
+
+def test_a_wrong_word_three_times_shuts_a_key_out_also_after_a_restart(bank: Bank) -> None:
+    insurer = Identity.create("insurer").certificate
+    pin = insurer.fingerprint
+    bank.three.members("bank").with_member(insurer, "party").save(bank.store.folder / OFFERED / "FEDERATION.toml")
+    for _ in range(3):
+        asked, left = bank.view.comparison(MemberIdentity("insurer", "party", insurer))
+        assert left
+        assert post(signed_in(bank.app()), "/people", name="insurer", pin=pin, words="abbey absent acid") == 403
+    assert post(signed_in(bank.app()), "/people", name="insurer", pin=pin, words=asked.words) == 403
+    shows(signed_in(bank.app()).get("/people").text, "accepted here no more")
+    assert WordTries(bank.view.federation.parent).compare(pin, asked, asked.words) == 0, "nor by the command"
 
 
 def read_table_page(client: TestClient, study: str) -> str:

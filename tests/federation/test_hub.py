@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import tracemalloc
@@ -21,6 +22,7 @@ from colonnade.errors import ConnectError, FederationError, IdentityError, Stora
 from colonnade.federation.agent import Agent
 from colonnade.federation.attempts import FetchedResult
 from colonnade.federation.checks import examine_member
+from colonnade.federation.comparison import WordComparison, WordTries
 from colonnade.federation.hub_protocol import (
     METHOD,
     SERVICE,
@@ -37,7 +39,7 @@ from colonnade.federation.hub_protocol import (
 )
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.invitations import InvitationToken, new_draw, seal_draw
-from colonnade.federation.members import FederationMembers, accept_member, find_new_members, six_words
+from colonnade.federation.members import FederationMembers, accept_member, find_new_members, six_words, word_list
 from colonnade.federation.statements import Proposal, ProposalAnswer, Withdrawal, sign_content
 from colonnade.study import PartyConfig
 from colonnade.study.spec import is_party_file
@@ -356,6 +358,68 @@ def test_a_key_is_changed_by_taking_the_old_one_out_and_joining_again_and_a_rest
         hub.stop()
 
 
+class Typed(io.StringIO):
+    """What a person types at a terminal, line by line."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def other_words(asked: WordComparison) -> str:
+    """All but the last of the words that are asked for, and then another one."""
+    right = [asked.words.split()[at] for at in asked.asked]
+    return " ".join([*right[:-1], next(word for word in word_list() if word not in asked.words)])
+
+
+@pytest.mark.parametrize("end", ["hub", "newcomer"])
+def test_a_wrong_word_three_times_ends_the_invitation_whatever_is_started_again(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    name, is_hub = f"three-{end}", end == "hub"
+    token = hub.invite(name)
+    retrying(lambda: commands.join(token.pack(), None, tmp_path, None, True, True) or True)
+    held = hub.invitations.find(name)
+    asked = WordComparison.of_invitation(held.words(token.hub), hub=is_hub)
+    theirs = WordComparison.of_invitation(asked.words, hub=not is_hub)
+    assert {*asked.asked} | {*theirs.asked} == {*range(6)}, "each end reads out what the other is asked for"
+    assert not {asked.words.split()[at] for at in asked.asked} & {*asked.shown.split()}
+
+    def type_words(text: str) -> None:
+        monkeypatch.setattr("sys.stdin", Typed(f"{text}\n"))
+        if is_hub:
+            commands.admit(hub.path, name)
+        else:
+            commands.join(token.pack(), None, tmp_path, None, True)
+
+    with raises((FederationError, IdentityError), "FE780"):
+        type_words("")  # no try is used up
+    for code in (("FE003", "ID780"), ("FE003", "ID780")):
+        with raises((FederationError, IdentityError), "|".join((*code, "FE780"))):
+            type_words(other_words(asked))
+    with raises((FederationError, IdentityError), "FE003|ID780"):
+        type_words(f"{other_words(asked)}\n{other_words(asked)}")
+    right = " ".join(word[:4] for word in (asked.words.split()[at] for at in asked.asked))
+    if is_hub:
+        with raises(FederationError, "FE003"):
+            type_words(right)
+    else:
+        assert WordTries(tmp_path).compare(f"join {token.id}", asked, right) == 0, "nothing is compared any more"
+    retrying(lambda: hub.invitations.find(name).state, lambda state: state == "refused")
+    refused("FE052", hub.invitations.admit, name, FederationMembers.load(hub.path), datetime.now(UTC))
+
+
+def test_the_beginnings_of_the_words_asked_for_admit(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = hub.invite("typed")
+    retrying(lambda: commands.join(token.pack(), None, tmp_path, None, True, True) or True)
+    asked = WordComparison.of_invitation(hub.invitations.find("typed").words(token.hub), hub=True)
+    for said in ("", *asked.words.split(), asked.shown):
+        assert not asked.fits(said)
+    assert asked.fits(asked.words)
+    monkeypatch.setattr("sys.stdin", Typed(" ".join(asked.words.split()[at] for at in asked.asked)))
+    commands.admit(hub.path, "typed")
+    assert "typed" in FederationMembers.load(hub.path).roles
+
+
 def test_a_federation_from_nothing(
     tmp_path: Path, colonnade: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,9 +457,8 @@ def test_a_federation_from_nothing(
         analyst = command("federation", "invite", path, "ana", "--role", "analyst", "--no-wait")["invitation"]
         again = command("federation", "join", analyst, "--out", tmp_path / "ana", "--no-wait")["words"]
         assert command("federation", "admit", path, "ana", "--words", again)["admitted"] == "ana"
-        assert again in colonnade("federation", "join", analyst, "--out", tmp_path / "ana"), (
-            "the same words when it is run again"
-        )
+        shown = WordComparison.of_invitation(again, hub=False).shown
+        assert shown in colonnade("federation", "join", analyst, "--out", tmp_path / "ana"), "the same when run again"
         hers = FederationMembers.load(tmp_path / "ana" / "FEDERATION.toml")
         assert hers.roles == {"coordinator": "hub", "ana": "analyst"}, "the hub's word on others pins nobody"
         for name, other, role in (("ana", "lab", "party"), ("lab", "ana", "analyst")):

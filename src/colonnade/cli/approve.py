@@ -59,9 +59,14 @@ def say_news(study: Study, configs: Sequence[PartyConfig]) -> None:
 
 def ask_yes_or_no(question: str) -> bool:
     """Whether a person at the terminal says yes."""
-    sys.stderr.write(f"{sanitize(question)} [y/N] ")
+    return ask_for_text(f"{question} [y/N]").lower() in ("y", "yes")
+
+
+def ask_for_text(question: str) -> str:
+    """What a person types at the terminal."""
+    sys.stderr.write(f"{sanitize(question)} ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return sys.stdin.readline().strip()
 
 
 def rerun_decision(again: bool, *, mute: bool) -> RerunDecision:

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from json import dumps
@@ -14,13 +15,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from colonnade.cli.approve import ask_yes_or_no
+from colonnade.cli.approve import ask_for_text
 from colonnade.cli.console_commands import greeting, open_hub_console
 from colonnade.cli.initialise import identity, party
 from colonnade.cli.output import Json, emit, say, writing
 from colonnade.disk import reading
 from colonnade.errors import ConnectError, FederationError, IdentityError
 from colonnade.federation import monitoring
+from colonnade.federation.comparison import WordComparison, WordTries
 from colonnade.federation.hub_protocol import EnrolmentClient, FederationClient
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.invitations import Invitations, InvitationToken, new_draw
@@ -42,6 +44,7 @@ from colonnade.study.connect import load_identity
 from colonnade.tables.datasets import PERSON_ID
 from colonnade.wire import Certificate, Identity
 
+_NOT_THE_WORDS = "these are not the words, so somebody else may be in between, or one was misheard"
 _LOOK_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0
 _MOST_TOKEN = 1 << 14
@@ -49,7 +52,8 @@ FEDERATION = "FEDERATION.toml"
 FederationPath = Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation's file.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The new member's name.")]
 Words = Annotated[
-    str | None, typer.Option("--words", metavar="'W W W W W W'", help="The six words that the other end reads out.")
+    str | None,
+    typer.Option("--words", metavar="'W W W W W W'", help="What the other end reads out: all six, or those asked."),
 ]
 _HUB_PART = """\
 # What the hub alone needs to know; members have the rest of this file.
@@ -154,8 +158,9 @@ def invite(
     if held is None or held.id != token.id or (said := held.words(token.hub)) is None:
         raise FederationError(f"the invitation of {name} was taken back [FE002]")
     emit({"name": name, "words": said}) if json else say(
-        f"{name} has joined. Ask it, by telephone, which words it sees; here they are:\n\n  {said}\n\n"
-        f"if they are the same: colonnade federation admit {federation} {name}"
+        f"{name} has joined. Read it these words, by telephone, and have it read you the others:\n\n"
+        f"  {WordComparison.of_invitation(said, hub=True).shown}\n\n"
+        f"you type those that you hear: colonnade federation admit {federation} {name}"
     )
 
 
@@ -164,11 +169,14 @@ def admit(federation: FederationPath, name: Name, words: Words = None, json: Jso
     found, invitations = _at_the_hub(federation)
     held = invitations.find(name)
     said = None if held is None else held.words(found.certificates[COORDINATOR])
-    if said is not None and not _same_words(said, words, f"Does {name} see the words {said!r}?"):
-        raise FederationError(
-            f"{name} was not admitted; if the words differ, somebody else has used the invitation: "
-            "invite it again [FE003]"
-        )
+    if held is not None and said is not None:
+        tries, asked = WordTries(federation.parent / _folder(found)), WordComparison.of_invitation(said, hub=True)
+        if words is None and not json:
+            say(f"read {name} these words:\n\n  {asked.shown}\n")
+        if (left := _compare(tries, held.id, asked, words, name)) is not None:
+            if not left:
+                invitations.refuse(name)
+            raise FederationError(f"{name} was not admitted: {_NOT_THE_WORDS}; {_left(left)} [FE003]")
     joined = invitations.admit(name, found, datetime.now(UTC))
     emit({"admitted": name, "pin": joined.pins[name]}) if json else say(
         f"{name} is a member now; the others accept it with `colonnade federation members PARTY.toml --accept {name}`"
@@ -184,6 +192,7 @@ def join(
     ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until we are admitted.")] = False,
     json: Json = False,
+    words: Words = None,
 ) -> None:
     """Join a federation: make a key, compare six words."""
     token = InvitationToken.unpack(sys.stdin.read(_MOST_TOKEN) if text == "-" else text)
@@ -195,10 +204,14 @@ def join(
     path = out / FEDERATION
     with EnrolmentClient(token) as door:
         said = token.words(own.certificate, *_enrol(door, own, token, out / f"{token.name}.joining"))
+        asked = WordComparison.of_invitation(said, hub=False)
         emit({"name": token.name, "key": made["key"], "words": said}) if json else say(
-            f"our private key is {made['key']}; keep it here\ntell the hub's people, by telephone, these words:\n\n"
-            f"  {said}\n"
+            f"our private key is {made['key']}; keep it here\n"
+            "read the hub's people these words, by telephone, and have them read you the others:\n\n"
+            f"  {asked.shown}\n"
         )
+        if words is not None or (sys.stdin.isatty() and not json):
+            _compare_at_home(door, WordTries(out), f"join {token.id}", asked, words)
         if no_wait:
             say("once they have admitted us, run the same command again")
         members = door.admitted(path)
@@ -226,6 +239,19 @@ def join(
     if config:
         lines.append(f"next: review {config}, then colonnade federation agent {config}")
     emit(facts) if json else say("\n".join(lines))
+
+
+def _compare_at_home(
+    door: EnrolmentClient, tries: WordTries, subject: str, asked: WordComparison, words: str | None
+) -> None:
+    """Compare what the hub's people read out; where it is not the same three times, the invitation ends here too."""
+    while (left := _compare(tries, subject, asked, words, "the hub")) is not None:
+        if not left:
+            with suppress(FederationError, ConnectError):
+                door.leave()
+        if not left or words is not None:
+            raise IdentityError(f"we did not join: {_NOT_THE_WORDS}; {_left(left)} [ID780]")
+        say(f"{_NOT_THE_WORDS}; {_left(left)}")
 
 
 def _enrol(door: EnrolmentClient, own: Identity, token: InvitationToken, notes: Path) -> tuple[str, str]:
@@ -295,8 +321,12 @@ def members(
             raise FederationError(
                 f"the hub names no new member {accept!r}; `colonnade federation members {config}` lists them [FE006]"
             )
-        if not _same_words(found.words, words, f"Does {accept} see the words {found.words!r} for its key?"):
-            raise FederationError(f"{accept} was not accepted, and {path} stays as it was [FE007]")
+        tries = WordTries(path.parent)
+        left = _compare(tries, found.pin, tries.of_key(found.pin, found.words), words, accept)
+        if left is not None:
+            raise FederationError(
+                f"{accept} was not accepted, and {path} stays as it was: {_NOT_THE_WORDS}; {_left(left)} [FE007]"
+            )
         ours = accept_newcomer(path, found)
         new = [each for each in new if each is not found]
     facts = {
@@ -318,9 +348,9 @@ def _to_accept(new: Sequence[MemberIdentity], config: Path, key: Path | None) ->
     lines = []
     for each in new:
         what = "has another key at the hub than here" if each.known else f"is new to us ({each.role})"
-        lines.append(f"{each.name} {what}: {each.words}")
         first = f"take [members.{each.name}] out of FEDERATION.toml, then " if each.known else ""
-        lines.append(f"  once it has read you these words as its own: {first}{command} --accept {each.name}")
+        lines.append(f"{each.name} {what}")
+        lines.append(f"  while it reads you the six words of its key: {first}{command} --accept {each.name}")
     return lines
 
 
@@ -336,20 +366,30 @@ def _whose(config: Path, key: Path | None) -> tuple[Path, tuple[str, Path] | Non
     return config.parent / own.agent_section.federation, (own.name, own.key)
 
 
-def _same_words(said: str, words: str | None, question: str) -> bool:
-    """Whether the other end has the same words: by what was typed, or by an answer at the terminal."""
-    if words is not None:
-        return words.lower().split() == said.split()
-    if not sys.stdin.isatty():
+def _compare(tries: WordTries, subject: str, asked: WordComparison, words: str | None, who: str) -> int | None:
+    """Compare what was typed, here or at the terminal; returns how many tries are left where it is not the same."""
+    if words is None and not sys.stdin.isatty():
         raise FederationError("compare the six words first: pass them by --words, or run this at a terminal [FE009]")
-    return ask_yes_or_no(question)
+    if words is None and tries.left(subject):
+        words = ask_for_text(f"Type {asked.places}, as {who} reads them to you:")
+        if not words:
+            raise FederationError("no word was typed, so nothing was compared and no try was used up [FE780]")
+    return tries.compare(subject, asked, words or "")
+
+
+def _left(left: int) -> str:
+    return f"{left} more tries" if left > 1 else "1 more try" if left else "no try is left, so that is the end of it"
 
 
 def _at_the_hub(federation: Path) -> tuple[FederationMembers, Invitations]:
     found = FederationMembers.load(federation)
     if found.hub is None:
         raise FederationError(f"{federation} has no [hub] section: this is done where the hub runs [FE010]")
-    return found, Invitations(HubFile(federation.parent / found.hub.folder))
+    return found, Invitations(HubFile(federation.parent / _folder(found)))
+
+
+def _folder(found: FederationMembers) -> str:
+    return "hub" if found.hub is None else found.hub.folder
 
 
 def _invitation(token: InvitationToken, federation: Path) -> str:

@@ -40,6 +40,7 @@ from colonnade.errors import ColonnadeError, DataError, FederationError, Privacy
 from colonnade.federation import members as newcomers
 from colonnade.federation.agent_store import AgentStore, AttemptRecord, ProposedStudy, State
 from colonnade.federation.checks import examine_member
+from colonnade.federation.comparison import WordComparison, WordTries
 from colonnade.federation.members import FederationMembers, MemberIdentity
 from colonnade.federation.processes import OUTPUT, Progress, file_stamp
 from colonnade.federation.scores.service import OpenQuestion, ScoresService
@@ -254,12 +255,20 @@ class PartyView:
         ours = self.members()
         return [] if ours is None else newcomers.load_new_members(self.store.folder, ours)
 
-    def accept(self, name: str, pin: str) -> None:
-        """Pin a newcomer whose words a person has compared; an error if it is not the one that was shown."""
+    def comparison(self, each: MemberIdentity) -> tuple[WordComparison, int]:
+        """Which words of a newcomer's key a person types here, and how many tries are left."""
+        tries = WordTries(self.config.path.parent if self.federation is None else self.federation.parent)
+        return tries.of_key(each.pin, each.words), tries.left(each.pin)
+
+    def accept(self, name: str, pin: str, words: str) -> int | None:
+        """Pin a newcomer if these are the words of its key; else how many tries are left."""
         found = [each for each in self.newcomers() if (each.name, each.certificate.fingerprint) == (name, pin)]
         if not found or self.federation is None:
             raise FederationError("nobody of this name and key waits to be accepted; look at the page again [FE017]")
-        newcomers.accept_member(self.federation, found[0])
+        left = WordTries(self.federation.parent).compare(pin, self.comparison(found[0])[0], words)
+        if left is None:
+            newcomers.accept_member(self.federation, found[0])
+        return left
 
     def members(self) -> FederationMembers | None:
         """The members whom this party knows; ``None`` where it is in no federation."""
@@ -732,7 +741,7 @@ def show_people(request: Request) -> Response:
         federation=view.federation,
         members=members,
         people=[] if members is None else [MemberIdentity.of(members, name) for name in members.roles],
-        pending=pending,
+        pending=[(each, *view.comparison(each)) for each in pending],
         problem=problem,
         own=_own_key(view),
         key_file=view.config.key,
@@ -744,10 +753,14 @@ def show_people(request: Request) -> Response:
 def _accept(request: Request, view: PartyView) -> Response:
     session, fields = request.state.session, form_fields(request)
     name, pin = fields.get("name", ""), fields.get("pin", "")
-    if fields.get("compared") != "yes":
-        return refusal(request, 400, "Nobody was accepted: compare the six words first, and tick the box. [CO018]")
-    view.accept(name, pin)
-    view.audit.add(session.person, session.role, "accepted a member", None, f"{name}, {pin}")
+    if not fields.get("words", "").strip():
+        return refusal(request, 400, "Nobody was accepted: type the words that are asked for. [CO018]")
+    left = view.accept(name, pin, fields["words"])
+    what = "accepted a member" if left is None else "typed other words for a member"
+    view.audit.add(session.person, session.role, what, None, f"{name}, {pin}")
+    if left is not None:
+        told = f"Nobody was accepted: these are not the words. Tries that are left: {left}. [CO780]"
+        return refusal(request, 403, told)
     return RedirectResponse("/people", 303)
 
 

@@ -53,9 +53,9 @@ MOST_ANSWER = 1 << 28
 
 Method = Literal[
     "propose", "proposal", "news", "answer", "outcome", "withdraw", "result", "members", "enrol", "show_draw",
-    "enrolment",
+    "enrolment", "leave",
 ]  # fmt: skip
-FOR_INVITED: frozenset[Method] = frozenset({"enrol", "show_draw", "enrolment"})
+FOR_INVITED: frozenset[Method] = frozenset({"enrol", "show_draw", "enrolment", "leave"})
 """What those ask who are invited, and nobody else; all other questions are for members."""
 _Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$")]
 _ShortText = Annotated[str, Field(max_length=300)]
@@ -283,6 +283,10 @@ class EnrolmentClient(HubConnection):
     def show_draw(self, draw: str) -> None:
         """Show the hub what we have drawn, now that its own draw is fixed."""
         self.request(dict, HubQuestion("show_draw", draw=draw))
+
+    def leave(self) -> None:
+        """Tell the hub that the words were others: its invitation ends."""
+        self.request(dict, HubQuestion("leave"))
 
     def admitted(self, path: Path) -> FederationMembers | None:
         """The federation as it will stand in ``path``, once we were admitted; an error if we were refused."""

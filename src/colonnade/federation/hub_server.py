@@ -166,6 +166,10 @@ class FederationService:
         found = await asyncio.to_thread(self.invitations.show_draw, caller, question.draw)
         return pack_message({"state": found.state})
 
+    async def _leave(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
+        found = await asyncio.to_thread(self.invitations.leave, caller)
+        return pack_message({"state": found.state})
+
     async def _enrolment(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         found = await asyncio.to_thread(self.invitations.of_caller, caller)
         if found.state == "admitted" and found.name in self.proposals.members.roles:

@@ -276,6 +276,11 @@ class Invitations:
         """Make the invitation of a name void."""
         self._file.change(_REFUSE, (name,))
 
+    def leave(self, caller: str) -> Invitation:
+        """Whoever dials with an invitation says that the words were others: it is good for nothing any more."""
+        self.refuse(self.of_caller(caller).name)
+        return self.of_caller(caller)
+
     def _one(self, query: str, value: str) -> Invitation | None:
         row = self._file.row(query, (value,))
         return None if row is None else _read_invitation(row)
