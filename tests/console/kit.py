@@ -34,6 +34,9 @@ with warnings.catch_warnings():
 HOST = "127.0.0.1:8471"
 ORIGIN = f"http://{HOST}"
 OURS = {"origin": ORIGIN}
+SECRET = "5" * 64
+BY_PROXY = {"x-colonnade-proxy": SECRET}
+"""What the proxy shows with every request."""
 BAD = '<script>alert("x")</script>'
 
 
@@ -90,7 +93,7 @@ class Hands:
 def access(
     folder: Path, clock: Hands | None = None, header: TrustedHeader | None = None, **more: ConsoleRole
 ) -> AccessControl:
-    return AccessControl(folder, (HOST,), lambda: more, header, clock=clock or Hands())
+    return AccessControl(folder, (HOST,), lambda: more, header, clock=clock or Hands(), secret=SECRET)
 
 
 def console(access: AccessControl, view: Notebook | None = None) -> SecurityMiddleware:

@@ -35,7 +35,7 @@ from colonnade.console.access import (
 )
 from colonnade.console.app import make_app
 from colonnade.console.security_middleware import HEADERS, LARGEST_FORM
-from colonnade.console.server import ConsoleServer, serve_console
+from colonnade.console.server import ConsoleServer, access_control_of, serve_console
 from colonnade.errors import ConnectError
 from colonnade.federation.members import FederationMembers
 from colonnade.study import PartyConfig
@@ -45,10 +45,12 @@ from tests.support.errors import raises
 from tests.support.waiting import until
 
 from .kit import (
+    BY_PROXY,
     HOST,
     ORIGIN,
     OURS,
     PAGES,
+    SECRET,
     Hands,
     Notebook,
     TestClient,
@@ -62,7 +64,8 @@ from .kit import (
 )  # fmt: skip
 
 PROXY = TrustedHeader("X-Remote-User", ("192.0.2.7", "2001:db8::/64"))
-ADA = {"x-remote-user": "Ada"}
+OVER_TLS = {"x-forwarded-proto": "https"}
+ADA = {"x-remote-user": "Ada", **BY_PROXY}
 
 
 def asked(method: str, path: str, **headers: str) -> Scope:
@@ -119,8 +122,8 @@ def test_a_link_works_once_and_for_ten_minutes_and_no_other_text_is_one(tmp_path
     for passed in (LINK_SECONDS + 1, -LINK_SECONDS):  # then it was used up
         clock.now += passed
         assert enter(keys, late).status_code == 403
-    tls = AccessControl(tmp_path / "tls", ("console.example.org",), secure=True)
-    named = {"host": "console.example.org", "origin": "https://console.example.org"}
+    tls = AccessControl(tmp_path / "tls", ("console.example.org",), secure=True, secret=SECRET)
+    named = {"host": "console.example.org", "origin": "https://console.example.org"} | BY_PROXY | OVER_TLS
     said = enter(tls, tls.link("Ada", "viewer"), **named).headers["set-cookie"]
     assert (said.partition("=")[0], "; secure" in said.lower()) == ("__Host-colonnade", True)
 
@@ -226,7 +229,7 @@ def test_names_that_resolve_to_this_machine_lead_nowhere(ada: TestClient, host: 
 
 def test_who_is_taken_out_of_the_file_is_out_at_once_and_all_sessions_can_be_ended(tmp_path: Path) -> None:
     people: dict[str, ConsoleRole] = {"Ada": "approver"}
-    keys = AccessControl(tmp_path, (HOST,), lambda: people, PROXY, clock=Hands())
+    keys = AccessControl(tmp_path, (HOST,), lambda: people, PROXY, clock=Hands(), secret=SECRET)
     client = browser(console(keys), "192.0.2.7")
     token, session = csrf(client, **ADA), keys.by_proxy("192.0.2.7", "Ada")
     assert keys.is_current(session)
@@ -253,10 +256,10 @@ def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, view: Noteboo
     proxy = browser(app, "192.0.2.7")
     shows(proxy.get("/first", headers=ADA).text, "Signed in as Ada (approver).")
     assert browser(app, "2001:db8::9").get("/first", headers=ADA).status_code == 200
-    assert proxy.get("/first", headers={"x-remote-user": "Mallory"}).status_code == 303, "nobody of ours"
+    assert proxy.get("/first", headers=ADA | {"x-remote-user": "Mallory"}).status_code == 303, "nobody of ours"
     assert proxy.get("/first", headers=[("x-remote-user", "Vera"), *ADA.items()]).status_code == 303
     token = {"csrf": csrf(proxy, **ADA)}
-    for headers, fields, status in ((ADA, token, 200), ({"x-remote-user": "Vera"}, token, 403), (ADA, {}, 403)):
+    for headers, fields, status in ((ADA, token, 200), (ADA | {"x-remote-user": "Vera"}, token, 403), (ADA, {}, 403)):
         answer = proxy.post("/first", data={"what": "approved", **fields}, headers=headers | OURS)
         assert answer.status_code == status
     assert [click.who for click in view.written] == ["Ada"]
@@ -268,6 +271,35 @@ def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, view: Noteboo
     shows(proxy.get("/first", headers=ADA).text, "Signed in as Vera (viewer).")  # a session that goes on comes first
     alone = browser(console(access(tmp_path / "alone", Ada="approver")))
     assert alone.get("/first", headers=ADA).status_code == 303, "without a proxy a header says nothing"
+
+
+@pytest.mark.parametrize(
+    "shown", [[], [("x-colonnade-proxy", "")], [("x-colonnade-proxy", "6" * 64)], 2 * [*BY_PROXY.items()]], ids=len
+)
+@pytest.mark.parametrize("address", ["192.0.2.7", "2001:db8::9"])
+def test_a_local_program_at_the_address_of_the_proxy_signs_in_as_nobody(
+    tmp_path: Path, address: str, shown: list[tuple[str, str]]
+) -> None:
+    for secret in (SECRET, ""):  # without a secret the header is never believed
+        keys = AccessControl(tmp_path / secret, (HOST,), lambda: {"Ada": "approver"}, PROXY, secret=secret)
+        program = browser(console(keys), address)
+        assert program.get("/first", headers=[("x-remote-user", "Ada"), *shown]).status_code == 303
+
+
+def test_with_tls_plain_http_is_not_answered(tmp_path: Path, view: Notebook) -> None:
+    """Neither to a program that asks the port itself, nor to a browser that came to the proxy without TLS."""
+    tls = AccessControl(tmp_path, ("console.example.org",), secure=True, secret=SECRET)
+    link, named = tls.link("Ada", "approver"), {"host": "console.example.org"}
+    app = console(tls, view)
+    plain = ({}, OVER_TLS, BY_PROXY, BY_PROXY | {"x-forwarded-proto": "http"})
+    for given in plain:
+        for path in ("/first", "/login", "/metrics", "/health", "/static/style.css", "/v1/scores"):
+            answer = browser(app).get(path, headers=named | given)
+            assert (answer.status_code, "CO781" in answer.text) == (403, True), (path, given)
+        assert enter(tls, link, **named, **given).status_code == 403
+    over = named | BY_PROXY | OVER_TLS | {"origin": "https://console.example.org"}
+    signed = browser(app).post("/login", data={"link": link}, headers=over).headers["set-cookie"].partition(";")[0]
+    assert browser(app).get("/first", headers=over | {"cookie": signed}).status_code == 200
 
 
 def test_no_path_leads_to_another_file(ada: TestClient) -> None:
@@ -662,3 +694,8 @@ def test_a_console_behind_a_proxy(tmp_path: Path) -> None:
     agent = PartyConfig.load(party(tmp_path, text)).agent_section
     assert agent.console
     assert (agent.console.names(8471), agent.people) == (("console.example.org",), {"ada": "approver"})
+    keys = access_control_of(tmp_path / "console", agent.console, dict, 8471)
+    file = tmp_path / "console" / "proxy.token"
+    assert keys.is_proxy([file.read_text().strip()])
+    assert file.stat().st_mode & 0o077 == 0
+    assert access_control_of(tmp_path / "alone", LOOPBACK, dict, 8471).secret == ""

@@ -46,7 +46,7 @@ from colonnade.wire import Identity
 from tests.federation.club import PARTIES, Talk, refused
 from tests.support.waiting import until
 
-from .kit import BAD, HOST, OURS, Bank, TestClient, browser, csrf, hides, shows, signed_in
+from .kit import BAD, BY_PROXY, HOST, OURS, SECRET, Bank, TestClient, browser, csrf, hides, shows, signed_in
 
 PROXY = TrustedHeader("X-Remote-User", ("192.0.2.7",))
 
@@ -270,7 +270,7 @@ def test_a_newcomer_is_accepted_by_a_person_who_has_heard_the_words(bank: Bank) 
     client = signed_in(bank.app())
     text, key = client.get("/people").text, MemberIdentity.of(members, "bank")
     shows(text, "insurer wants to be known", "three &lt;script&gt;", f"{key.left} more days")
-    hides(text, *six_words(pin).split())
+    hides(text, six_words(pin), "Six words of the key")
     for name, known in members.pins.items():
         shows(text, f">{name}", known, six_words(known))
     asked, left = bank.view.comparison(MemberIdentity("insurer", "party", insurer))
@@ -323,7 +323,9 @@ class Hub:
         self.talk = Talk(folder)
         self.operators("Ada", IMAGE, "Olga of the hub")
         self.view = HubView(self.talk.desk, folder / "results", lambda: ("bank",))
-        access = AccessControl(folder / "console", (HOST,), lambda: {"ana": "viewer", "Ana": "viewer"}, PROXY)
+        access = AccessControl(
+            folder / "console", (HOST,), lambda: {"ana": "viewer", "Ana": "viewer"}, PROXY, secret=SECRET
+        )
         access.may_enter = lambda person: self.talk.desk.members.may_enter(person)
         self.app: SecurityMiddleware = make_app(self.view, access, HUB_PAGES)
         self.results = folder / "results"
@@ -443,16 +445,18 @@ def test_whoever_is_on_no_list_sees_nothing_and_a_member_who_is_gone_is_out_at_o
     ana, paths = hub.person("ana"), ("/proposals", "/results", "/members", f"/proposals/{study}/report", "/audit-log")
     assert [ana.get(path).status_code for path in paths] == [200, 200, 200, 409, 200]
     unused, proxy = hub.app.access.link("ana", "viewer"), browser(hub.app, PROXY.sources[0])
-    assert proxy.get("/proposals", headers={"x-remote-user": "ana"}).status_code == 200
+    assert proxy.get("/proposals", headers=BY_PROXY | {"x-remote-user": "ana"}).status_code == 200
     for name in ("Ana", "ANA", "ana ", "an\u0430", "coordinator", "Mallory"):
         link = {"link": hub.app.access.link(name, "approver")}
         assert browser(hub.app).post("/login", data=link, headers=OURS).status_code == 403, name
         for see in (hub.view.studies, hub.view.audit_reader, lambda name: hub.view.result(study, name)):
             refused("FE723", see, name)
-    assert proxy.get("/proposals", headers={"x-remote-user": "Ana"}).status_code == 303
+    assert proxy.get("/proposals", headers=BY_PROXY | {"x-remote-user": "Ana"}).status_code == 303
     hub.talk.desk.members = everybody.select(*PARTIES, "coordinator")
     assert [ana.get(path).status_code for path in paths] == [303] * 5
-    assert proxy.get("/proposals", headers={"x-remote-user": "ana"}).status_code == 303, "though people names her"
+    assert proxy.get("/proposals", headers=BY_PROXY | {"x-remote-user": "ana"}).status_code == 303, (
+        "though people names her"
+    )
     hub.talk.desk.members = everybody
     assert ana.get("/proposals").status_code == 303, "another one of her name is not she"
     assert browser(hub.app).post("/login", data={"link": unused}, headers=OURS).status_code == 403

@@ -170,7 +170,7 @@ def admit(federation: FederationPath, name: Name, words: Words = None, json: Jso
     held = invitations.find(name)
     said = None if held is None else held.words(found.certificates[COORDINATOR])
     if held is not None and said is not None:
-        tries, asked = WordTries(federation.parent / _folder(found)), WordComparison.of_invitation(said, hub=True)
+        tries, asked = WordTries(invitations.folder), WordComparison.of_invitation(said, hub=True)
         if words is None and not json:
             say(f"read {name} these words:\n\n  {asked.shown}\n")
         if (left := _compare(tries, held.id, asked, words, name)) is not None:
@@ -385,11 +385,7 @@ def _at_the_hub(federation: Path) -> tuple[FederationMembers, Invitations]:
     found = FederationMembers.load(federation)
     if found.hub is None:
         raise FederationError(f"{federation} has no [hub] section: this is done where the hub runs [FE010]")
-    return found, Invitations(HubFile(federation.parent / _folder(found)))
-
-
-def _folder(found: FederationMembers) -> str:
-    return "hub" if found.hub is None else found.hub.folder
+    return found, Invitations(HubFile(federation.parent / found.hub.folder))
 
 
 def _invitation(token: InvitationToken, federation: Path) -> str:

@@ -64,7 +64,7 @@ class ConsoleSession:
 
 @dataclass(frozen=True)
 class TrustedHeader:
-    """A header in which a proxy says who signed in there, believed from these addresses alone."""
+    """A header in which a proxy says who signed in there, believed from these addresses, and with its secret alone."""
 
     name: str
     sources: tuple[str, ...]
@@ -97,6 +97,8 @@ class AccessControl:
     label: str = ""
     """What tells the cookie from those of other consoles on this machine: browsers send cookies to every port."""
     clock: Callable[[], float] = time.time
+    secret: str = ""
+    """What the proxy shows with every request, so that no other program of its machine passes for it."""
     may_enter: Callable[[str], bool] = lambda person: True
     """Whether a person may be here at all now; the sessions of one who may not end."""
 
@@ -191,6 +193,11 @@ class AccessControl:
         if self.header is None or said is None or not self.header.believes(address):
             return None
         return self._at_proxy(said)
+
+    def is_proxy(self, shown: Sequence[str]) -> bool:
+        """Whether a request shows the proxy's secret, once; without a secret none does."""
+        alike = len(shown) == 1 and hmac.compare_digest(shown[0].encode(), self.secret.encode())
+        return alike and self.secret != ""
 
     def _at_proxy(self, said: str) -> ConsoleSession | None:
         role = self.people().get(said)

@@ -1,8 +1,8 @@
 """What every request passes before a page sees it, and what every response carries.
 
-In this order: the Host is one of ours (or another site could have its name resolve to this machine), the Origin of
-whatever changes something is this console, the form is small, the person is signed in, the form carries the session's
-token, and whoever changes something may do so.
+In this order: the Host is one of ours (or another site could have its name resolve to this machine), where TLS is asked
+for it came through the proxy and over TLS, the Origin of whatever changes something is this console, the form is small,
+the person is signed in, the form carries the session's token, and whoever changes something may do so.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ HEADERS = {
     "cache-control": "no-store",
 }
 LARGEST_FORM = 1 << 16
+PROXY_SECRET = "x-colonnade-proxy"  # noqa: S105 - the name of a header
+"""The header in which a proxy shows the secret that it shares with the console."""
 LOGIN = "/login"
 LOGOUT = "/logout"
 STATIC = "/static/"
@@ -93,6 +95,9 @@ class SecurityMiddleware:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self.access.hosts:
             return PlainTextResponse("This console is not served under that name. [CO009]\n", 421)
+        is_proxy = self.access.is_proxy(headers.getlist(PROXY_SECRET))
+        if self.access.secure and not (is_proxy and headers.getlist("x-forwarded-proto") == ["https"]):
+            return PlainTextResponse("This console is reached over TLS alone, through its proxy. [CO781]\n", 403)
         if request.method not in (*_SAFE, "POST"):
             return PlainTextResponse("There is nothing here for that method. [CO010]\n", 405)
         api = path.startswith(API)
@@ -102,7 +107,7 @@ class SecurityMiddleware:
             return self._refused_question(headers)
         if path.startswith(STATIC) or path in UNPROTECTED:
             return None
-        session = await asyncio.to_thread(self._who, request)
+        session = await asyncio.to_thread(self._who, request, is_proxy)
         request.state.session = session
         if session is not None and hasattr(request.state, "connection"):
             request.state.connection.known = True
@@ -128,11 +133,11 @@ class SecurityMiddleware:
             return refusal(request, 403, "You may look, but not decide; this needs the role of an approver. [CO015]")
         return None
 
-    def _who(self, request: Request) -> ConsoleSession | None:
+    def _who(self, request: Request, is_proxy: bool) -> ConsoleSession | None:
         token = request.cookies.get(self.access.cookie)
         if token and (session := self.access.session(token)) is not None:
             return session
-        if self.access.header is None or request.client is None:
+        if self.access.header is None or request.client is None or not is_proxy:
             return None
         said = request.headers.getlist(self.access.header.name)
         return self.access.by_proxy(request.client.host, said[0]) if len(said) == 1 else None

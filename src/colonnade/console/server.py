@@ -17,6 +17,7 @@ from colonnade.console.security_middleware import HEADERS, LOGIN, SecurityMiddle
 from colonnade.disk import reading, writing
 from colonnade.errors import ConnectError
 from colonnade.federation.http_server import HttpServer, listen
+from colonnade.federation.token_file import private_token
 from colonnade.study.party_file import ConsoleRole, ConsoleSection
 
 MAX_CONNECTIONS = 256
@@ -181,7 +182,8 @@ def access_control_of(
 ) -> AccessControl:
     """Who may come in to the console at this port."""
     header = TrustedHeader(part.trust_header, part.sources) if part.trust_header else None
-    return AccessControl(folder, part.names(port), people, header, secure=part.tls, label=str(port))
+    secret = private_token(folder / "proxy.token") if part.tls or header else ""
+    return AccessControl(folder, part.names(port), people, header, secure=part.tls, label=str(port), secret=secret)
 
 
 def sign_in_address(url: str, token: str) -> str:

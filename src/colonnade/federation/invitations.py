@@ -168,7 +168,7 @@ class Invitations:
     """The invitations in the hub's store."""
 
     def __init__(self, file: HubFile) -> None:
-        self._file = file
+        self._file, self.folder = file, file.path.parent
 
     def make(
         self, members: FederationMembers, name: str, role: InvitedRole, lasts: timedelta, now: datetime
