@@ -25,11 +25,12 @@ from colonnade.console.layout import FRAME_POLICY
 from colonnade.console.party_pages import explain_failure
 from colonnade.console.privacy_explainer import CapForecast, StudyPrices, one_in
 from colonnade.console.security_middleware import SecurityMiddleware
-from colonnade.errors import ConnectError, DataError
+from colonnade.errors import ConnectError, DataError, PolicyError
 from colonnade.federation.comparison import WordTries
 from colonnade.federation.members import OFFERED, HubPart, MemberIdentity, six_words
 from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
+from colonnade.privacy.ledger.approvers import Approver
 from colonnade.privacy.observers import Trust
 from colonnade.privacy.statement import (
     LargestEpsilon,
@@ -41,9 +42,11 @@ from colonnade.privacy.statement import (
 )
 from colonnade.report import privacy, wording
 from colonnade.study import ledger_view as ledger_text
+from colonnade.study.party_config import DigestApproval
 from colonnade.tables.profiling import profile_table
 from colonnade.wire import Identity
 from tests.federation.club import PARTIES, Talk, refused
+from tests.support.errors import raises
 from tests.support.waiting import until
 
 from .kit import BAD, BY_PROXY, HOST, OURS, SECRET, Bank, TestClient, browser, csrf, hides, shows, signed_in
@@ -159,6 +162,26 @@ def test_an_approver_says_yes_to_what_was_shown_or_no_with_a_reason_and_a_viewer
     text = client.get("/history").text
     shows(text, "no &lt;script&gt;")
     hides(text, BAD)
+
+
+def test_a_second_person_approves_where_the_policy_asks_for_two(bank: Bank) -> None:
+    bank.three.change("bank", "[policy]", "[policy]\napprovers = 2")
+    entry = bank.propose()
+    path, yes = f"/studies/{entry.id}", {"answer": "approve", "digits": entry.digest[:16], "sure": "yes"}
+    ada = signed_in(bank.app())
+    assert (post(ada, path, **yes), bank.store.entry(entry.id).state) == (303, "waiting")
+    shows(ada.get(path).text, "Approved by Ada in the console. A second person must approve it too.")
+    assert post(ada, path, **yes) == 409, "not even twice"
+    assert post(signed_in(bank.app(), person="Bob"), path, **yes) == 303
+    known = bank.store.entry(entry.id)
+    assert (known.state, known.answer_by) == ("approved", "Ada in the console, Bob in the console")
+    assert bank.store.approvers(entry.id) == tuple(Approver(who, "console", "127.0.0.1") for who in ("Ada", "Bob"))
+    study = bank.study_of(entry)
+    for alone in (None, DigestApproval(study.digest)):
+        with raises(PolicyError, "PO012|PO780"):
+            bank.config.approve(study, study.statement, alone)
+    both = DigestApproval(study.digest, approvers=bank.store.approvers(entry.id))
+    assert bank.config.approve(study, study.statement, both)[1] == both.approvers
 
 
 def test_a_study_that_is_being_checked_has_its_page_and_one_over_budget_its_sentence(bank: Bank) -> None:

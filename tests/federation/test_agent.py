@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,6 +47,7 @@ from colonnade.federation.statements import (
     proposal_id,
 )
 from colonnade.privacy import Ledger
+from colonnade.privacy.ledger.approvers import Approver, ApproverKind
 from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.study import PartyConfig, Study
 from colonnade.study.fork_server import ForkServer
@@ -120,15 +122,37 @@ def desk(tmp_path: Path, circle: Club) -> Desk:
 def test_an_answer_counts_once_and_a_yes_can_be_withdrawn_until_the_study_has_ended(desk: Desk) -> None:
     store, study = desk.filing, desk.waiting()
     refused("OF006", store.withdraw, study, "eva", "second thoughts")
-    assert store.approve(study[:8], "eva").state == "approved"
-    for again in (lambda: store.approve(study, "max"), lambda: store.decline(study, "max", "no")):
+    assert store.approve(study[:8], Approver.at_terminal("eva")).state == "approved"
+    for again in (lambda: store.approve(study, Approver.at_terminal("max")), lambda: store.decline(study, "max", "no")):
         refused(("OF007", "approved"), again)
-    assert store.entry(study).answer_by == "eva"
+    assert store.entry(study).answer_by == "eva at the command line"
     assert store.withdraw(study, "eva", "second thoughts").state == "cancelled"
     refused(("OF006", "cancelled"), store.withdraw, study, "eva", "again")
     entry = Desk(store.folder / "other", desk.circle)
     declined = entry.filing.decline(entry.waiting(), "eva", " not our\npurpose ")
     assert (declined.state, declined.answer_by, declined.why) == ("declined", "eva", "not our\ufffdpurpose")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "joins"),
+    [("console", "console", True), ("terminal", "console", True), ("console", "terminal", False)],
+)
+def test_two_people_must_say_yes_where_the_policy_asks_for_two(
+    desk: Desk, first: ApproverKind, second: ApproverKind, joins: bool
+) -> None:
+    store, study = desk.filing, desk.waiting()
+    ada, bob = Approver("Ada", first, "127.0.0.1"), Approver("bob", second, "127.0.0.1")
+    assert (store.approve(study, ada, 2).state, store.unsent_answers()) == ("waiting", [])
+    again = Desk.__new__(Desk)
+    again.filing = AgentStore(store.folder)  # as after a restart
+    for same in (ada, Approver("ADA", "console", "10.0.0.1"), replace(ada, place="another place")):
+        refused(("OF780", "Ada"), again.filing.approve, study, same, 2)
+    if not joins:
+        refused(("OF780", "Ada"), again.filing.approve, study, bob, 2)
+        bob = replace(bob, kind="console")
+    assert again.filing.approve(study, bob, 2).state == "approved"
+    assert store.approvers(study) == (ada, bob)
+    assert [entry.id for entry in store.unsent_answers()] == [study]
 
 
 @pytest.mark.parametrize("state", ["checking", "refused", "declined", "running", "done", "failed", "cancelled", "late"])
@@ -137,7 +161,7 @@ def test_only_what_waits_is_approved(desk: Desk, state: str) -> None:
     if state != "late":
         with desk.filing.file.writing() as file:
             file.execute("UPDATE studies SET state = ?", (state,))
-    refused(("OF007", "expired" if state == "late" else ()), desk.filing.approve, study, "eva")
+    refused(("OF007", "expired" if state == "late" else ()), desk.filing.approve, study, Approver.at_terminal("eva"))
     assert desk.state(study) == ("waiting" if state == "late" else state)
 
 
@@ -166,7 +190,7 @@ def test_nothing_runs_without_our_own_yes(desk: Desk) -> None:
     filing.record_hub_state(study, dict.fromkeys(("bank", "shop", "clinic"), True), "running", None)
     assert not desk.begin(study), "the hub says that all have agreed, and we have not"
     assert (filing.running_attempts(), filing.unsent_answers()) == ([], [])
-    filing.approve(study, "eva")
+    filing.approve(study, Approver.at_terminal("eva"))
     assert [entry.id for entry in filing.unsent_answers()] == [study]
     filing.mark_sent("answer", study)
     assert filing.unsent_answers() == []
@@ -181,7 +205,7 @@ def test_nothing_runs_without_our_own_yes(desk: Desk) -> None:
 
 def test_attempts_are_counted_and_end_with_a_result(desk: Desk) -> None:
     filing, study = desk.filing, desk.waiting()
-    filing.approve(study, "eva")
+    filing.approve(study, Approver.at_terminal("eva"))
     assert desk.begin(study)
     assert not desk.begin(study, 2), "the first one still runs"
     filing.end_attempt(study, 1, "lost", None)
@@ -206,7 +230,7 @@ def test_nothing_but_a_hash_is_taken_for_that_of_a_result(tmp_path: Path) -> Non
 @pytest.mark.parametrize("end", ["done", "failed", "expired", "cancelled", "declined"])
 def test_the_hub_says_what_became_of_it_once(desk: Desk, end: str) -> None:
     study, own = desk.waiting(), desk.taken("ours").name
-    desk.filing.approve(study, "eva")
+    desk.filing.approve(study, Approver.at_terminal("eva"))
     desk.filing.record_assessment(own, {"refused": "over budget"}, "refused", "the policy")
     for each in (study, own):
         desk.filing.record_hub_state(each, {"bank": False}, end, None)
@@ -407,7 +431,7 @@ def test_approve_shows_the_price_and_wants_a_clear_yes(
 
 def test_logs_show_every_attempt_in_order(waiting: tuple[AgentStore, str, Path], in_this_process: Command) -> None:
     store, study, party = waiting
-    store.approve(study, "eva")
+    store.approve(study, Approver.at_terminal("eva"))
     assert store.start_attempt(study, 1, "room", 3, GRACE)
     folder = store.attempts(study)[0].folder
     folder.mkdir(parents=True)
@@ -435,7 +459,7 @@ def test_logs_show_every_attempt_in_order(waiting: tuple[AgentStore, str, Path],
 def test_nothing_runs_where_a_result_lies(waiting: tuple[AgentStore, str, Path]) -> None:
     """Also where the agent's store was put back from a backup, and knows of no attempt."""
     store, study, party = waiting
-    entry = store.approve(study, "eva")
+    entry = store.approve(study, Approver.at_terminal("eva"))
     there = entry.folder / "attempts" / "1"
     there.mkdir(parents=True)
     (there / "model.json").write_text("{}")

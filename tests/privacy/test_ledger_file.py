@@ -16,8 +16,10 @@ import pytest
 
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger import Ledger, storage
+from colonnade.privacy.ledger.approvers import Approver
 from colonnade.privacy.ledger.storage import (
     GENESIS,
+    SCHEMA_VERSION,
     append_change,
     convert_ledger,
     insert_entry,
@@ -34,15 +36,17 @@ CREATE TRIGGER {name} AFTER INSERT ON entries BEGIN
 END"""
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "ledger"
 NAMES = ("plain.sqlite", "link.sqlite", "odd %41?#name.sqlite")
-EARLIER = {1: "ledger-1.db", 2: "earlier-ledger.db"}
+EARLIER = {1: "ledger-1.db", 2: "earlier-ledger.db", 3: "ledger-3.db"}
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A ledger of four entries: committed, released, sent and reserved, by eight changes."""
     ledger = Ledger(tmp_path_factory.mktemp("written") / "ledger.sqlite", owner="bank")
+    by = (Approver("Ada", "console", "127.0.0.1"),)
     first, second, third = (
-        ledger.reserve(f"s{n}", f"d{n}", [EVENT], TRUST, [], (), keys(*TRUST.owners)) for n in range(3)
+        ledger.reserve(f"s{n}", f"d{n}", [EVENT], TRUST, [], (), keys(*TRUST.owners), approvers=by[n:])
+        for n in range(3)
     )
     ledger.mark_sent(first)
     ledger.release(second)
@@ -92,6 +96,10 @@ EDITS = [
     ("UPDATE people SET known = replace(known, 'sha256:shop', 'sha256:other') WHERE entry = 1", "entry 1"),
     ("DELETE FROM people WHERE entry = 2", "entry 2"),
     ("UPDATE people SET entry = 77 WHERE entry = 2", ""),
+    ("UPDATE approvals SET approvers = replace(approvers, 'Ada', 'Bob') WHERE entry = 1", "entry 1"),
+    ("UPDATE approvals SET approvers = replace(approvers, '127.0.0.1', '127.0.0.2') WHERE entry = 1", "entry 1"),
+    ("DELETE FROM approvals WHERE entry = 1", "entry 1"),
+    ("INSERT INTO approvals VALUES (2, '[]')", "entry 2"),
     ("INSERT INTO people VALUES (77, '{}')", ""),
     (
         "UPDATE changes SET id = -id WHERE id IN (2, 3)",
@@ -295,7 +303,7 @@ def test_entries_and_head_stay_and_the_old_file_is_kept(earlier: tuple[int, Path
     assert (done.version, done.entries, done.head, done.chained) == (number, len(before), head, number > 1)
     assert done.kept_path == path.with_name(f"ledger.sqlite.version-{number}")
     assert done.kept_path.stat().st_mode & 0o777 == 0o600
-    assert (version(path), version(done.kept_path)) == (3, number)
+    assert (version(path), version(done.kept_path)) == (SCHEMA_VERSION, number)
     Ledger(path).verify(head)
     assert Ledger(path).entries() == Ledger(done.kept_path).entries() == before
     assert link.is_symlink()
@@ -359,7 +367,7 @@ def test_a_ledger_of_the_first_version_is_chained_when_something_is_written(tmp_
     assert not ledger.chained
     assert path.read_bytes() == before, "who only looks changes nothing"
     ledger.reserve("new", "", [EVENT], TRUST, [])
-    assert (ledger.chained, ledger.upgraded, version(path)) == (True, True, 3)
+    assert (ledger.chained, ledger.upgraded, version(path)) == (True, True, SCHEMA_VERSION)
     assert ledger.entries()[: len(entries)] == entries
     assert ledger.epsilon_spent(Observer.analyst(), DELTA) > spent
     ledger.verify(head=head)

@@ -32,6 +32,7 @@ from colonnade.federation.scores.kept_answers import AnswersFile, LedgerMarksFil
 from colonnade.federation.statements import AttemptReport, Proposal, ProposalAnswer, Withdrawal
 from colonnade.models import Estimator, Roster
 from colonnade.privacy import Ledger, Observer, Statement, events, parse_budgets
+from colonnade.privacy.ledger.approvers import Approver
 from colonnade.privacy.ledger.storage import SCHEMA
 from colonnade.privacy.releases import DiscreteGaussianRelease
 from colonnade.protocols.align import AlignedRows
@@ -47,7 +48,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 HELD = FIXTURES / "formats"
 SOURCE = Path(__file__).parents[2] / "src" / "colonnade"
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
-LEDGERS = {1: "ledger-1.db", 2: "earlier-ledger.db", 3: "ledger-3.db"}
+LEDGERS = {1: "ledger-1.db", 2: "earlier-ledger.db", 3: "ledger-3.db", 4: "ledger-4.db"}
 
 # --- the form of what is written
 
@@ -292,12 +293,14 @@ def test_ledgers_of_every_number_are_read_and_written_on(number, tmp_path):
     assert {entry.state for entry in before} == {"committed", "sent", "released", "reserved"}
     assert 0 < spent < 100
     caps = parse_budgets({"analyst": 1000.0}, 1e-5)
-    entry = found.reserve("another", "d" * 64, before[0].events, before[0].trust, caps)
+    ada = (Approver("Ada", "console", "127.0.0.1"),)
+    entry = found.reserve("another", "d" * 64, before[0].events, before[0].trust, caps, approvers=ada)
     head = found.head
     found.commit(found.mark_sent(entry))
     found.verify(head)
     assert found.head != head
     assert found.entries()[:-1] == before
+    assert (found.entries()[-1].approvers, bool(before[0].approvers)) == (ada, number == 4)
     assert found.epsilon_spent(Observer.analyst(), 1e-5) > spent
     assert form_of_base(path)["user_version"] == FORMATS["ledger"].number
 
@@ -359,7 +362,7 @@ def test_another_number_is_refused_by_a_sentence(file, change, opened, said, tmp
 @pytest.mark.parametrize(
     ("file", "opened", "sentence"),
     [
-        ("ledger/ledger-3.db", lambda path: Ledger(path).entries(), ("LE026", "9", "3")),
+        ("ledger/ledger-4.db", lambda path: Ledger(path).entries(), ("LE026", "9", "4")),
         ("formats/proposals-1.db", lambda path: HubFile(path.parent), "FE103"),
         ("formats/agent-1.db", lambda path: AgentFile(path.parent), "FE103"),
         ("formats/answers-1.db", lambda path: AnswersFile(path.parent), "FE103"),

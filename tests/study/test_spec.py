@@ -247,14 +247,14 @@ def test_who_approves(folder):
         return lambda *about: asked.append(about) or yes
 
     config = approving(folder, "ask")
-    assert config.approve(study, study.statement, answer(True)) == "the calling program"
+    assert config.approve(study, study.statement, answer(True))[0] == "the calling program"
     assert asked == [(study, study.statement)]
     with raises(PolicyError, "PO013"):
         config.approve(study, study.statement, answer(False))
     with raises(PolicyError, "PO012", study.digest, "--approve"):
         config.approve(study, study.statement, None)
     asked.clear()
-    assert "policy" in approving(folder, "auto-within-budget").approve(study, study.statement, answer(False))
+    assert "policy" in approving(folder, "auto-within-budget").approve(study, study.statement, answer(False))[0]
     assert asked == []
     never = approving(folder, "never")
     for refuse in (lambda: never.approve(study, study.statement, answer(True)), lambda: never.check(study)):

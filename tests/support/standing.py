@@ -24,6 +24,7 @@ from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.statements import Proposal, make_proposal, parse_deadline
 from colonnade.privacy import Ledger
+from colonnade.privacy.ledger.approvers import Approver
 from colonnade.study import PartyConfig
 from colonnade.study.party_file import ConsoleRole
 from colonnade.wire import Identity
@@ -148,7 +149,7 @@ class Standing:
 
     def approve(self, id: str) -> None:
         for party in PARTIES:
-            self.store(party).approve(id, "pat")
+            self.store(party).approve(id, Approver.at_terminal("pat"))
 
     def beyond_the_budget(self, party: str) -> str:
         """A study that this party's check refuses, since its caps are small for a moment; the id of its proposal."""

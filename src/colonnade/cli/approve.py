@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from colonnade.cli.output import say
 from colonnade.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.privacy import Statement
+from colonnade.privacy.ledger.approvers import Approver, read_approvers
 from colonnade.sanitize import sanitize
 from colonnade.study import PartyConfig, Study, ledger_view
 from colonnade.study.party_config import (
@@ -27,6 +28,7 @@ class TerminalQuestion:
     """Asks at the terminal, after the policy and the budget have been checked."""
 
     configs: tuple[PartyConfig, ...]
+    approvers: tuple[Approver, ...] = field(default_factory=lambda: (Approver.at_terminal(),))
     how = "an answer at the terminal"
 
     def __call__(self, study: Study, statement: Statement) -> bool:
@@ -102,8 +104,10 @@ def approval(
     configs: Sequence[PartyConfig], digest: str | None, *, mute: bool, by: str | None = None
 ) -> Approval | None:
     """An approval by digest, if one was given; else a question, if the policy says to ask and there is a terminal."""
+    if digest is not None and by is not None:
+        return DigestApproval(digest, ", ".join(map(str, known := read_approvers(by))), known)
     if digest is not None:
-        return DigestApproval(digest) if by is None else DigestApproval(digest, by)
+        return DigestApproval(digest)
     asking = tuple(config for config in configs if config.approval == "ask")
     return TerminalQuestion(asking) if asking and not mute and sys.stdin.isatty() else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 import signal
 import sys
@@ -32,6 +31,7 @@ from colonnade.federation.processes import OUTPUT
 from colonnade.federation.statements import Proposal, Withdrawal, format_moment, make_proposal, parse_deadline
 from colonnade.memory import freeze_baseline
 from colonnade.models.serialization import finite_or_null
+from colonnade.privacy.ledger.approvers import Approver
 from colonnade.privacy.observers import Trust
 from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.sanitize import sanitize
@@ -182,8 +182,8 @@ def approve(
             raise PolicyError("nobody can be asked here: read what it costs, and add --yes [PO005]")
         if not ask_yes_or_no(f"Take part in {entry.name!r} ({entry.digest}) at this cost?"):
             raise PolicyError(f"study {entry.name!r} was not approved; it still waits [PO006]")
-    who = _person()
-    _say_answer(store.approve(id, f"{who} at the command line"), store, who, "approve", json)
+    by, needed = Approver.at_terminal(), PartyConfig.load(config).content.policy.approvers
+    _say_answer(store.approve(id, by, needed), store, by.who, "approve", json)
 
 
 def decline(
@@ -193,7 +193,7 @@ def decline(
     json: Json = False,
 ) -> None:
     """Say no to a proposed study, and why."""
-    store, who = _open_store(config), _person()
+    store, who = _open_store(config), Approver.at_terminal().who
     _say_answer(store.decline(id, f"{who} at the command line", why), store, who, "decline", json, why)
 
 
@@ -207,7 +207,7 @@ def cancel(
     """Take back a yes, or one's own proposal; ends what runs."""
     config, digits = _where(where, federation)
     if config is not None:
-        store, who = _open_store(config), _person()
+        store, who = _open_store(config), Approver.at_terminal().who
         _say_answer(store.withdraw(digits, f"{who} at the command line", why), store, who, "cancel", json, why)
         return
     members, identity = _analyst(federation, key)
@@ -351,15 +351,11 @@ def _say_answer(entry: ProposedStudy, store: AgentStore, who: str, what: str, js
     if json:
         emit({"id": entry.id, "state": entry.state})
         return
+    if entry.state == "waiting":
+        say(f"approved by {entry.answer_by}; another person must approve {entry.name!r} too, in the console")
+        return
     waits = "" if store.status().pid else "; no agent runs, so nobody is told until one does"
     say(f"{entry.name!r} is {entry.state}{waits}")
-
-
-def _person() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no name for this user
-        return "somebody"
 
 
 def _of_party(entry: ProposedStudy) -> dict[str, Any]:

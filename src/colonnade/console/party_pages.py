@@ -45,6 +45,7 @@ from colonnade.federation.members import FederationMembers, MemberIdentity
 from colonnade.federation.processes import OUTPUT, Progress, file_stamp
 from colonnade.federation.scores.service import OpenQuestion, ScoresService
 from colonnade.privacy import Ledger, Statement
+from colonnade.privacy.ledger.approvers import Approver
 from colonnade.privacy.statement import LargestEpsilon, log_odds_by_row, spending_chart
 from colonnade.report import wording
 from colonnade.study import ledger_view
@@ -508,13 +509,14 @@ def describe_needs(assessment: Any) -> list[tuple[str, str]]:
 
 def _answer(request: Request, view: PartyView, entry: ProposedStudy) -> Response:
     session, fields = request.state.session, form_fields(request)
-    what, by = fields.get("answer", ""), f"{session.person} in the console"
+    what = fields.get("answer", "")
+    by = Approver(session.person, "console", request.client.host if request.client else "")
     if what == "approve":
         if fields.get("digits") != entry.digest[:SHOWN_DIGITS] or fields.get("sure") != "yes":
             return refusal(
                 request, 400, "Nothing was approved: tick the box that names the digest and the price first. [CO019]"
             )
-        view.store.approve(entry.id, by)
+        view.store.approve(entry.id, by, view.config.content.policy.approvers)
         detail = f"digest {entry.digest}"
     elif what == "decline":
         detail = fields.get("why", "").strip()
@@ -522,10 +524,10 @@ def _answer(request: Request, view: PartyView, entry: ProposedStudy) -> Response
             return refusal(
                 request, 400, "Nothing was declined: say why in a few words, which the analyst will read. [CO020]"
             )
-        view.store.decline(entry.id, by, detail)
+        view.store.decline(entry.id, str(by), detail)
     elif what == "withdraw":
         detail = fields.get("why", "").strip() or "withdrawn in the console"
-        view.store.withdraw(entry.id, by, detail)
+        view.store.withdraw(entry.id, str(by), detail)
     else:
         return refusal(request, 400, "Nothing was done: this form has no such answer. [CO021]")
     view.audit.add(session.person, session.role, what, entry.id, detail)

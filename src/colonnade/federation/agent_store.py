@@ -20,6 +20,7 @@ from colonnade.errors import FederationError, ProposalError
 from colonnade.federation.processes import Progress, read_progress
 from colonnade.federation.statements import STUDY_FILE, AttemptEnd, Proposal, format_moment
 from colonnade.federation.store_file import AUDIT_SCHEMA, AuditLog, StoreFile, timestamp_now
+from colonnade.privacy.ledger.approvers import Approver, read_approvers, write_approvers
 from colonnade.sanitize import sanitize
 
 State = Literal[
@@ -145,9 +146,20 @@ class AgentStore:
         """The proposal whose id begins so; an error if there is none, or more than one."""
         return self._entry(self._row(id_prefix))
 
-    def approve(self, id: str, by: str) -> ProposedStudy:
-        """Say yes to a proposal that waits for a person."""
-        return self._answer(id, "approved", by, None)
+    def approve(self, id: str, by: Approver, needed: int = 1) -> ProposedStudy:
+        """Say yes to a proposal that waits for a person; it waits on until so many people have said yes."""
+        known = self.approvers((row := self._row(id))["id"])
+        if row["state"] == "waiting" and not by.may_join(known):
+            raise ProposalError(
+                f"{by.who} cannot be the second approver, who must be another person, signed in to the console: "
+                f"{known[0]} has approved [OF780]"
+            )
+        state: State = "approved" if len(known) + 1 >= needed else "waiting"
+        return self._answer(id, state, ", ".join(map(str, (*known, by))), None, (*known, by))
+
+    def approvers(self, id: str) -> tuple[Approver, ...]:
+        """Who has said yes so far, to a proposal of this whole id."""
+        return read_approvers(self.load_fact(f"approvers {id}"))
 
     def decline(self, id: str, by: str, why: str) -> ProposedStudy:
         """Say no to a proposal that waits for a person; the analyst is told why, in these words."""
@@ -362,18 +374,28 @@ class AgentStore:
         """
         return self._entries(f"{_STUDIES} WHERE NOT finished ORDER BY received DESC, id")
 
-    def _answer(self, id: str, state: State, by: str, why: str | None) -> ProposedStudy:
+    def _answer(
+        self, id: str, state: State, by: str, why: str | None, approvers: Iterable[Approver] = ()
+    ) -> ProposedStudy:
         row = self._row(id)
         late = datetime.fromisoformat(row["deadline"]) <= datetime.now(UTC)
-        if late or not self.file.change(
-            "UPDATE studies SET state = ?, answer_by = ?, why = ? WHERE id = ? AND state = 'waiting'",
-            (state, _clean_text(by), why, row["id"]),
-        ):
+        with self.file.writing() as file:
+            answered = file.execute(
+                "UPDATE studies SET state = ?, answer_by = ?, why = ? WHERE id = ? AND state = 'waiting' AND NOT ? "
+                "AND answer_by IS ?",  # so that of two answers at the same time one is the first
+                (state, _clean_text(by), why, row["id"], late, row["answer_by"]),
+            ).rowcount
+            known = write_approvers(approvers)
+            file.execute(
+                "INSERT OR REPLACE INTO facts SELECT ?, ? WHERE ?", (f"approvers {row['id']}", known, answered)
+            )
+        if not answered:
             known = self._row(id)
             is_so = "expired" if late and known["state"] == "waiting" else _state_in_words(known["state"])
+            wanted = "approved" if state == "waiting" else state
             raise ProposalError(
-                f"study {sanitize(known['name'])!r} is {is_so}, so it cannot be "
-                f"{state} now; `colonnade federation studies` shows what waits for an answer [OF007]"
+                f"study {sanitize(known['name'])!r} is {is_so}, so it cannot be {wanted} now; "
+                "`colonnade federation studies` shows what waits for an answer [OF007]"
             )
         return self.entry(row["id"])
 

@@ -47,6 +47,7 @@ from colonnade.federation.processes import (
     wait_for_end,
 )
 from colonnade.federation.statements import MOST_FILES, AttemptEnd, AttemptReport, MemberName, Sha256, matches_form
+from colonnade.privacy.ledger.approvers import Approver, write_approvers
 from colonnade.privacy.observers import Trust
 from colonnade.study.engine.base import count_cores
 from colonnade.study.fork_server import ForkServer
@@ -263,7 +264,8 @@ class AttemptRunner:
         folder = attempt_folder(self._store.folder, entry.id, number)
         command = ["party", str(entry.study_file), str(self._party_file), "--out", str(folder)]
         command += ["--room", room, "--attempt", str(number), "--approve", entry.digest, "--pipe", "--while-open"]
-        command += ["--approved-by", entry.answer_by or "the policy"]
+        known = self._store.approvers(entry.id) or (Approver(entry.answer_by or "the policy", "policy", ""),)
+        command += ["--approved-by", write_approvers(known)]
         if (entry.assessment or {}).get("again") is not None:
             command.append("--again")  # whoever said yes has read that it ran before
         workers = config.content.compute.workers or count_cores()

@@ -7,6 +7,7 @@ import io
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +20,21 @@ from colonnade.privacy.observers import COORDINATOR, OTHERS, RESERVED_NAMES
 from colonnade.privacy.statement import format_rounded_up
 from colonnade.study.party_config import PartyConfig
 
-COLUMNS = ("change", "entry", "study", "digest", "created", "state", "at", "events", "trust", "people", "hash", "line")
+COLUMNS = (
+    "change",
+    "entry",
+    "study",
+    "digest",
+    "created",
+    "state",
+    "at",
+    "events",
+    "trust",
+    "people",
+    "hash",
+    "line",
+    "approvers",
+)
 _SHOWN = 12
 _PAIR = 2
 _FIRST = ("analyst", COORDINATOR)
@@ -35,7 +50,15 @@ def ledger_facts(book: Ledger, delta: float, days: float | None, policy: PartyCo
         "delta": delta,
         "days": days,
         "entries": [
-            {"id": e.id, "study": e.study, "digest": e.digest, "created": e.created, "state": e.state} for e in entries
+            {
+                "id": e.id,
+                "study": e.study,
+                "digest": e.digest,
+                "created": e.created,
+                "state": e.state,
+                "approvers": [asdict(each) for each in e.approvers],
+            }
+            for e in entries
         ],
         "ended_early": book.count_aborted_studies(days=days),
         "totals": {who: finite_or_null(totals[who]) for who in sorted(totals, key=_row)},
@@ -56,7 +79,7 @@ def ledger_text(book: Ledger, delta: float, days: float | None, policy: PartyCon
     """A ledger's entries, the totals of every observer, what is left, and the head."""
     known = ledger_facts(book, delta, days, None)
     lines = [
-        f"{e['id']:>3}  {e['created'][:19]}  {e['state']:<9}  {e['study']}  ({e['digest'][:12]})"
+        f"{e['id']:>3}  {e['created'][:19]}  {e['state']:<9}  {e['study']}  ({e['digest'][:12]}){_approval(e)}"
         for e in known["entries"]
     ]
     lines = lines or ["no study yet" if days is None else f"no study in the last {days:g} days"]
@@ -75,6 +98,12 @@ def ledger_text(book: Ledger, delta: float, days: float | None, policy: PartyCon
         lines += [f"  {made} of at most {begun.at_most} alignments were begun in {begun.days:g} days"]
     unchained = "" if known["chained"] else "  (not chained yet: the next study will chain it as it stands)"
     return "\n".join([*lines, "", f"head {known['head']}{unchained}"])
+
+
+def _approval(entry: dict[str, Any]) -> str:
+    """Who said yes, and from where, where that is on record."""
+    said = [f"{each['who']} ({each['kind']}, {each['place']})" for each in entry["approvers"]]
+    return f"  approved by {' and '.join(said)}" if said else ""
 
 
 def remaining_text(caps: Sequence[RemainingBudget]) -> str:
@@ -132,7 +161,7 @@ def export_chain(book: Ledger, format: str) -> tuple[str, str]:
     for change, line in lines:
         entry = (change.events, change.trust, change.people or "") if change.state == "reserved" else ("", "", "")
         about = (change.number, change.entry, change.study, change.digest, change.created)
-        writer.writerow([*about, change.state, change.at, *entry, change.hash, line])
+        writer.writerow([*about, change.state, change.at, *entry, change.hash, line, change.approvers or ""])
     return sheet.getvalue(), head
 
 

@@ -325,6 +325,8 @@ class PolicySection(FileSection):
     """``[policy]``: which studies this party takes part in."""
 
     approval: ApprovalMode = "ask"
+    approvers: int = Field(default=1, ge=1, le=2, strict=True, exclude=True)
+    """How many people must say yes, where people are asked."""
     tasks: tuple[str, ...]
     columns: tuple[str, ...] | Literal["all"]
     exact: tuple[str, ...] = ()
@@ -354,6 +356,12 @@ class PolicySection(FileSection):
                 "must be a list of digests of 64 hexadecimal digits, as `colonnade schema digest` prints [VA205]"
             )
         return schemas
+
+    @model_validator(mode="after")
+    def _asked(self) -> PolicySection:
+        if self.approvers > 1 and self.approval != "ask":
+            raise ValueError(f'approvers = {self.approvers} needs approval = "ask": a policy is no person [VA780]')
+        return self
 
 
 class KeyColumnSection(FileSection):

@@ -349,14 +349,14 @@ def _reserve_budget(
     config.check_budget(study)
     if (before := check_rerun(study, config, approve, again)) is not None:
         record.record_public("runs again", before=before)
-    how = config.approve(study, study.statement, approve)
+    how, by = config.approve(study, study.statement, approve)
     record.record_public("approved", mode=config.approval, by=how)
     record.add(approval={"mode": config.approval, "by": how})
     keys = study.keys()
     ledger = config.open_ledger()
     if ledger.created:
         record.record_public("new ledger: nothing on record before this study", ledger=str(ledger.path))
-    entry = ledger.reserve(study.name, study.digest, events, trust, *limits, keys, early=config.failures)
+    entry = ledger.reserve(study.name, study.digest, events, trust, *limits, keys, early=config.failures, approvers=by)
     return ledger, entry
 
 

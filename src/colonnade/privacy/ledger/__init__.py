@@ -22,6 +22,7 @@ from colonnade.disk import reading
 from colonnade.errors import LedgerError, PolicyError, PrivacyError
 from colonnade.privacy.events import Event, check_sources
 from colonnade.privacy.ledger import caps as limits
+from colonnade.privacy.ledger.approvers import Approver, read_approvers, write_approvers
 from colonnade.privacy.ledger.caps import (
     ALIGNED,
     AbortedStudiesLimit,
@@ -48,6 +49,7 @@ from colonnade.privacy.ledger.storage import (
     count_entries,
     insert_entry,
     is_chained,
+    read_approvals,
     read_arrangements,
     read_changes,
     read_entries,
@@ -74,6 +76,8 @@ class LedgerEntry:
     events: tuple[Event, ...]
     trust: Trust
     people: StudyParticipants = NO_PARTICIPANTS_KNOWN
+    approvers: tuple[Approver, ...] = ()
+    """Who said yes to it; empty in entries that were written before that was recorded."""
     cached_content: DisclosedStudy | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -118,6 +122,7 @@ class Ledger(LedgerFile):
         keys: Mapping[str, str] | None = None,
         *,
         early: AbortedStudiesLimit | None = None,
+        approvers: Sequence[Approver] = (),
     ) -> LedgerEntry:
         """Record the cost of a study, or refuse it; what is left of a budget is never given to two studies.
 
@@ -132,9 +137,10 @@ class Ledger(LedgerFile):
             sums = self._check(base, study, told, caps, periods, now)
             at = _written(now)
             written = json.dumps([event.to_dict() for event in events])
-            number = insert_entry(base, study, digest, at, written, trust.to_json(), told.people.to_json())
+            known = told.people.to_json(), write_approvers(approvers) if approvers else None
+            number = insert_entry(base, study, digest, at, written, trust.to_json(), *known)
             sums.store(number, told)
-        return LedgerEntry(number, study, digest, at, "reserved", told.events, trust, told.people)
+        return LedgerEntry(number, study, digest, at, "reserved", told.events, trust, told.people, tuple(approvers))
 
     def check(
         self,
@@ -352,7 +358,11 @@ class Ledger(LedgerFile):
 
 def _entries(base: sqlite3.Connection) -> tuple[LedgerEntry, ...]:
     with _readable():
-        return tuple(_entry(row[-1], *check_texts(row[:-1])) for row in read_entries(base))
+        approved = read_approvals(base)
+        return tuple(
+            replace(_entry(row[-1], *check_texts(row[:-1])), approvers=read_approvers(approved.get(row[0])))
+            for row in read_entries(base)
+        )
 
 
 @contextmanager
@@ -370,7 +380,7 @@ def _entry(
     people: str | None, number: int, study: str, digest: str, created: str, events: str, trust: str, state: str
 ) -> LedgerEntry:
     told = read_study(events, trust, people)
-    return LedgerEntry(number, study, digest, created, state, told.events, told.trust, told.people, told)
+    return LedgerEntry(number, study, digest, created, state, told.events, told.trust, told.people, (), told)
 
 
 def _is_ahead(base: sqlite3.Connection, now: datetime) -> bool:

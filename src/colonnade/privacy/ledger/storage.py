@@ -2,10 +2,11 @@
 
 Reading changes nothing. A change is written as one line of JSON that starts with the hash of the line before; its own
 hash is the SHA-256 of that line. A reservation's line holds the whole entry, with the very text that the file stores,
-and the keys of everybody in the study where the file has them. So an edit, a deletion, an insertion or another order of
-past rows shows, and whoever noted the last hash (the *head*) can tell later whether the ledger still continues from
-there. The next study brings a ledger of an earlier version up to this one; :func:`convert_ledger` does it at a moment
-that the party chooses, verifies it before and after, and keeps the old file beside it.
+the keys of everybody in the study, and who approved it from where, as far as the file has them. So an edit, a deletion,
+an insertion or another order of past rows shows, and whoever noted the last hash (the *head*) can tell later whether
+the ledger still continues from there. The next study brings a ledger of an earlier version up to this one;
+:func:`convert_ledger` does it at a moment that the party chooses, verifies it before and after, and keeps the old file
+beside it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from colonnade.disk.writing import enable_write_ahead_log
 from colonnade.errors import LedgerError
 
 APPLICATION_ID = 0x434F4C4E
-SCHEMA_VERSION = 3
-UNCHAINED, WITHOUT_KEYS = 1, 2
+SCHEMA_VERSION = 4
+UNCHAINED, WITHOUT_KEYS, WITHOUT_APPROVERS = 1, 2, 3
 BUSY_SECONDS = 30.0
 _ENTRY_TABLES = """
 CREATE TABLE entries (
@@ -60,10 +61,16 @@ CREATE TABLE sums (
     first INTEGER NOT NULL, last INTEGER NOT NULL, content TEXT NOT NULL, seal TEXT NOT NULL,
     PRIMARY KEY (first, last));
 """
+_APPROVER_TABLE = """
+CREATE TABLE approvals (entry INTEGER PRIMARY KEY REFERENCES entries (id), approvers TEXT NOT NULL);
+CREATE TRIGGER approvals_stay BEFORE UPDATE ON approvals BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+CREATE TRIGGER approvals_last BEFORE DELETE ON approvals BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+"""
 BY_VERSION = {
     UNCHAINED: _ENTRY_TABLES,
     WITHOUT_KEYS: _ENTRY_TABLES + _CHAIN_TABLE,
-    SCHEMA_VERSION: _ENTRY_TABLES + _CHAIN_TABLE + _PARTICIPANT_TABLE + _COST_TABLE,
+    WITHOUT_APPROVERS: _ENTRY_TABLES + _CHAIN_TABLE + _PARTICIPANT_TABLE + _COST_TABLE,
+    SCHEMA_VERSION: _ENTRY_TABLES + _CHAIN_TABLE + _PARTICIPANT_TABLE + _COST_TABLE + _APPROVER_TABLE,
 }
 """The whole schema of each version of the file."""
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
@@ -174,6 +181,7 @@ class LedgerChange:
     events: str
     trust: str
     people: str | None = None
+    approvers: str | None = None
 
     def line(self, previous: str) -> str:
         """The text that is hashed."""
@@ -183,7 +191,8 @@ class LedgerChange:
             return _compact(fields)
         fields |= {"study": self.study, "digest": self.digest, "created": self.created}
         people = "" if self.people is None else f',"people":{self.people}'
-        return f'{_compact(fields)[:-1]},"events":{self.events},"trust":{self.trust}{people}}}'
+        said = "" if self.approvers is None else f',"approvers":{self.approvers}'
+        return f'{_compact(fields)[:-1]},"events":{self.events},"trust":{self.trust}{people}{said}}}'
 
 
 def hash_line(line: str) -> str:
@@ -223,17 +232,21 @@ def _compact(fields: dict[str, str | int]) -> str:
 ALLOWED = {"sent": ("reserved",), "committed": ("reserved", "sent"), "released": ("reserved",)}
 """For each state, the states from which an entry may come to it."""
 _HISTORY = (
-    "SELECT c.id, c.entry, c.state, c.at, {hash}, e.study, e.digest, e.created, e.events, e.trust, {people} "
+    "SELECT c.id, c.entry, c.state, c.at, {hash}, e.study, e.digest, e.created, e.events, e.trust, {more} "
     "FROM changes c LEFT JOIN entries e ON e.id = c.entry {rest} {which} ORDER BY c.id"
 )
 _HASHES = "LEFT JOIN chain h ON h.change = c.id"
 _KEYS = "LEFT JOIN people p ON p.entry = c.entry"
+_APPROVERS = "LEFT JOIN approvals a ON a.entry = c.entry"
 _HISTORIES = {
-    UNCHAINED: _HISTORY.format(hash="NULL", people="NULL", rest="", which=""),
-    WITHOUT_KEYS: _HISTORY.format(hash="h.hash", people="NULL", rest=_HASHES, which=""),
-    SCHEMA_VERSION: _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which=""),
+    UNCHAINED: _HISTORY.format(hash="NULL", more="NULL, NULL", rest="", which=""),
+    WITHOUT_KEYS: _HISTORY.format(hash="h.hash", more="NULL, NULL", rest=_HASHES, which=""),
+    WITHOUT_APPROVERS: _HISTORY.format(hash="h.hash", more="p.known, NULL", rest=f"{_HASHES} {_KEYS}", which=""),
+    SCHEMA_VERSION: _HISTORY.format(
+        hash="h.hash", more="p.known, a.approvers", rest=f"{_HASHES} {_KEYS} {_APPROVERS}", which=""
+    ),
 }
-_ONE = _HISTORY.format(hash="NULL", people="p.known", rest=_KEYS, which="WHERE c.id = ?")
+_ONE = _HISTORY.format(hash="NULL", more="p.known, a.approvers", rest=f"{_KEYS} {_APPROVERS}", which="WHERE c.id = ?")
 
 
 def _connect(path: Path, way: str) -> sqlite3.Connection:
@@ -409,16 +422,26 @@ def check_texts(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def insert_entry(
-    base: sqlite3.Connection, study: str, digest: str, at: str, events: str, trust: str, people: str | None = None
+    base: sqlite3.Connection,
+    study: str,
+    digest: str,
+    at: str,
+    events: str,
+    trust: str,
+    people: str | None = None,
+    approvers: str | None = None,
 ) -> int:
-    """Store a new entry as reserved, with the keys of who took part where they are known, and return its number."""
+    """Store a new entry as reserved, with who took part and who approved where that is known; return its number."""
     entry = (study, digest, at, events, trust)
     row = base.execute("INSERT INTO entries (study, digest, created, events, trust) VALUES (?, ?, ?, ?, ?)", entry)
     number = int(row.lastrowid or 0)
     if people is not None:
         base.execute("INSERT INTO people (entry, known) VALUES (?, ?)", (number, people))
+    if approvers is not None:
+        base.execute("INSERT INTO approvals (entry, approvers) VALUES (?, ?)", (number, approvers))
     stored = append_change(base, number, "reserved", at)
-    if (stored.study, stored.digest, stored.created, stored.events, stored.trust, stored.people) != (*entry, people):
+    found = (stored.study, stored.digest, stored.created, stored.events, stored.trust, stored.people, stored.approvers)
+    if found != (*entry, people, approvers):
         raise LedgerError(f"the ledger did not store entry {number} as it was written; restore a copy [LE028]")
     return number
 
@@ -478,7 +501,14 @@ def read_runs(base: sqlite3.Connection, digest: str) -> list[tuple[str, str]]:
 
 def _known(base: sqlite3.Connection) -> str:
     """The keys of who took part in an entry ``e``, in SQL."""
-    return "(SELECT p.known FROM people p WHERE p.entry = e.id)" if file_version(base) == SCHEMA_VERSION else "NULL"
+    version = file_version(base)
+    return "(SELECT p.known FROM people p WHERE p.entry = e.id)" if version >= WITHOUT_APPROVERS else "NULL"
+
+
+def read_approvals(base: sqlite3.Connection) -> dict[int, str]:
+    """Who approved each entry of which that is on record."""
+    kept = file_version(base) == SCHEMA_VERSION
+    return dict(base.execute("SELECT entry, approvers FROM approvals").fetchall() if kept else ())
 
 
 def read_arrangements(base: sqlite3.Connection) -> list[tuple[str, str | None]]:
