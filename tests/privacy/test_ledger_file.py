@@ -331,7 +331,11 @@ def test_a_refusal_or_a_failure_half_way_changes_nothing(
 
     def later_in_the_copy(base: sqlite3.Connection) -> int:
         """The version, but for the copy: another process was first."""
-        return real(base) if base.execute("PRAGMA database_list").fetchone()[2] == os.path.realpath(path) else 3
+        return (
+            real(base)
+            if base.execute("PRAGMA database_list").fetchone()[2] == os.path.realpath(path)
+            else SCHEMA_VERSION
+        )
 
     for code, name, seems in (
         ("LE041", "file_version", later_in_the_copy),
