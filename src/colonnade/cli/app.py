@@ -70,6 +70,12 @@ _FLAT = {
         "verify": ("group_commands:ledger_verify", "Check that a ledger is whole."),
         "export": ("group_commands:ledger_export", "Write the whole chain, from which anybody can check it."),
     },
+    "keys": {
+        "show": ("checks:keys", "Show a party its own keys of people, as a study would compare them."),
+        "renew": ("key_commands:renew", "Make a new certificate, and have the hub tell the others."),
+        "protect": ("key_commands:protect", "Put a passphrase on a private key, or take it off."),
+        "revoke": ("key_commands:revoke", "Call our own key back, or ask for another's to be called back."),
+    },
     "audit": {
         "games": ("attacks:games", "Attack the promises from below: what can an observer show."),
         "membership": ("attacks:membership", "Find out who was among the people of a model."),
@@ -123,7 +129,7 @@ COMMANDS: Listed = {
         "audit": ("", "Attack the promises, or a model."),
     },
     "": {
-        "keys": ("checks:keys", "Show a party its own keys, as a study would compare them."),
+        "keys": ("", "Renew, protect and revoke keys; show a party its keys of people."),
         "relay": ("participants:relay", "Serve a further hub of a study in lanes, for its coordinator."),
         "_worker": ("participants:worker", ""),
         "_assess": ("proposals:assess", ""),
@@ -157,22 +163,25 @@ class LazyGroup(TyperGroup):
                     formatter.write_dl([(name, about) for name, (_, about) in section.items()])
 
 
-class _GamesByDefault(LazyGroup):
-    """A group in which anything that is not the name of a command belongs to the games."""
+_BY_DEFAULT = {"audit": "games", "keys": "show"}
+
+
+class _WithDefault(LazyGroup):
+    """A group in which anything that is not the name of a command belongs to one of them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Name the games where no command is named."""
+        """Name that command where none is named."""
         named = bool(args) and args[0] in self.list_commands(ctx)
-        return super().parse_args(ctx, args if named else ["games", *args])
+        return super().parse_args(ctx, args if named else [_BY_DEFAULT[str(self.name)], *args])
 
 
 def _make_group(name: str, about: str, epilog: str | None = None) -> typer.Typer:
     return typer.Typer(
         name=name,
-        cls=_GamesByDefault if name == "audit" else LazyGroup,
+        cls=_WithDefault if name in _BY_DEFAULT else LazyGroup,
         help=about,
         epilog=epilog,
-        no_args_is_help=name != "audit",
+        no_args_is_help=name not in _BY_DEFAULT,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

@@ -37,6 +37,7 @@ from colonnade.tables.profiling import profile_table
 from colonnade.tables.sources.factory import guess_format, read_columns
 from colonnade.tables.sources.object_stores import has_pattern
 from colonnade.wire import Certificate, Identity, check_name
+from colonnade.wire.identity import IDENTITY_DAYS
 
 PARTY_TEMPLATE = """\
 # What {name} brings to a study and what it allows. This file stays with {name}.
@@ -107,7 +108,7 @@ retries = 2                     # how often a study is tried again that was lost
 """
 
 
-def identity(name: str, folder: Path) -> dict[str, Any]:
+def identity(name: str, folder: Path, days: int = IDENTITY_DAYS) -> dict[str, Any]:
     """A key and certificate, made unless they are there already."""
     key = folder / f"{check_name(name)}.key"
     there = key.exists()
@@ -118,7 +119,7 @@ def identity(name: str, folder: Path) -> dict[str, Any]:
                 f"{key} is the key of {found.certificate.name}, not of {name}; choose another folder [ID003]"
             )
     else:
-        found = Identity.create(name)
+        found = Identity.create(name, days=days)
         found.save(folder)
     return {
         "name": name,

@@ -33,6 +33,7 @@ from colonnade.federation.members import (
     find_new_members,
     six_words,
 )
+from colonnade.federation.notices import take_notices
 from colonnade.federation.proposal_store import HubFile
 from colonnade.federation.statements import Draw, format_moment, matches_form
 from colonnade.memory import freeze_baseline
@@ -45,6 +46,8 @@ from colonnade.tables.datasets import PERSON_ID
 from colonnade.wire import Certificate, Identity
 
 _NOT_THE_WORDS = "these are not the words, so somebody else may be in between, or one was misheard"
+_HUB_DAYS = 3650
+"""Nobody can vouch for a new key of a hub, so it lasts."""
 _LOOK_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0
 _MOST_TOKEN = 1 << 14
@@ -77,7 +80,7 @@ def create(
     path = folder / FEDERATION
     if path.exists():
         raise FederationError(f"{path} exists already and is not overwritten [FE001]")
-    made = identity(COORDINATOR, folder)
+    made = identity(COORDINATOR, folder, _HUB_DAYS)
     certificate = Certificate.load(made["certificate"])
     FederationMembers(name, address, {COORDINATOR: certificate}, {COORDINATOR: "hub"}, None, path).save(path)
     with writing(path):
@@ -309,12 +312,13 @@ def members(
     json: Json = False,
 ) -> None:
     """List members with the six words of their keys; accept some."""
-    path, own = _whose(config, key)
+    path, own = whose_key(config, key)
     ours = FederationMembers.load(path)
     new: Sequence[MemberIdentity] = ()
     if own is not None:
         with FederationClient(ours, load_identity(own[1], own[0], ours.certificates)) as line:
-            new = find_new_members(ours, line.members())
+            take_notices(path, line.notices(), datetime.now(UTC))
+            new = find_new_members(ours := FederationMembers.load(path), line.members())
     if accept is not None:
         found = next((each for each in new if each.name == accept), None)
         if found is None:
@@ -354,7 +358,7 @@ def _to_accept(new: Sequence[MemberIdentity], config: Path, key: Path | None) ->
     return lines
 
 
-def _whose(config: Path, key: Path | None) -> tuple[Path, tuple[str, Path] | None]:
+def whose_key(config: Path, key: Path | None) -> tuple[Path, tuple[str, Path] | None]:
     """The federation's file, and the name and key with which the hub is asked; None where only the file is read."""
     try:
         raw = reading.read_toml(config)

@@ -29,6 +29,7 @@ from colonnade.federation.attempts import AttemptRunner, file_digests, lost_owne
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import OFFERED, FederationMembers, find_new_members
 from colonnade.federation.monitoring import AgentMetrics, log_event, trace_check
+from colonnade.federation.notices import own_list, take_notices
 from colonnade.federation.processes import ChildProcess, ProcessLimits, StandingProcess
 from colonnade.federation.statements import (
     LONGEST_REASON,
@@ -151,6 +152,7 @@ class HubSync(threading.Thread):
             return
         members = self._members()
         try:
+            members.check_listed(datetime.now(UTC))
             with self._line() as line:
                 raw = line.proposal(study)
             proposal = Proposal.unpack(raw, members)
@@ -221,7 +223,10 @@ class HubSync(threading.Thread):
         """See whom the hub names that nobody here has accepted; they stay strangers until a person says otherwise."""
         try:
             with self._line() as line:
-                offered = line.members()
+                offered, now = line.members(), datetime.now(UTC)
+                if (said := own_list(self._members(), self._config().name, now)) is not None:
+                    line.give_notice(said)
+                take_notices(self._members().path, line.notices(), now)
         except ConnectError:
             raise
         except ColonnadeError as error:
@@ -499,8 +504,15 @@ class Agent(StandingProcess):
             if study in self._attempts.studies:
                 continue
             entry = self.store.entry(study)
-            if entry.state in ("approved", "running") and number > entry.attempt:
+            if entry.state in ("approved", "running") and number > entry.attempt and self._may_begin(entry):
                 self._attempts.start(entry, number, room, self.config)
+
+    def _may_begin(self, entry: ProposedStudy) -> bool:
+        """Whether everybody in a study is still a member here, and we have heard lately whose key is no good."""
+        with suppress(FederationError):
+            self.members.check_listed(datetime.now(UTC))
+            return {*entry.answers, entry.analyst} <= self.members.roles.keys()
+        return False
 
     def _end_what_is_over(self) -> None:
         """Stop what somebody has ended; where there is a result, our own process is about to have it too."""

@@ -8,6 +8,7 @@ a person of this party looks at the proposal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -214,6 +215,10 @@ def _check_federation(config: PartyConfig) -> Iterator[DoctorCheck]:
     except ColonnadeError as error:
         yield DoctorCheck("federation", "bad", str(error))
         return
+    try:
+        members.check_listed(datetime.now(UTC))
+    except ColonnadeError as error:
+        yield DoctorCheck("revocations", "bad", str(error))
     yield DoctorCheck(
         "federation", "good", f"{members.name!r} with {len(members.roles)} members, and our key is pinned in it"
     )

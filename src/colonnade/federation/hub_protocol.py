@@ -53,7 +53,7 @@ MOST_ANSWER = 1 << 28
 
 Method = Literal[
     "propose", "proposal", "news", "answer", "outcome", "withdraw", "result", "members", "enrol", "show_draw",
-    "enrolment", "leave",
+    "enrolment", "leave", "notice", "notices",
 ]  # fmt: skip
 FOR_INVITED: frozenset[Method] = frozenset({"enrol", "show_draw", "enrolment", "leave"})
 """What those ask who are invited, and nobody else; all other questions are for members."""
@@ -149,6 +149,14 @@ class MembersAnswer(TypedDict):
     address: _ShortText
     roles: Annotated[dict[MemberName, FederationRole], Field(max_length=MOST_MEMBERS)]
     files: _Files
+
+
+class NoticesAnswer(TypedDict):
+    """What members have signed about keys."""
+
+    notices: Annotated[
+        list[Annotated[str, Field(pattern="^[\x00-\x7f]*$", max_length=1 << 17)]], Field(max_length=3 * MOST_MEMBERS)
+    ]
 
 
 class DrawAnswer(TypedDict):
@@ -266,6 +274,14 @@ class FederationClient(HubConnection):
     def members(self) -> FederationMembers:
         """The members as the hub knows them. A pin is one's own: nobody is accepted because the hub says so."""
         return read_members(self._members, *self.request(dict, HubQuestion("members")))
+
+    def notices(self) -> list[bytes]:
+        """What members have signed about keys, as far as the hub shows it."""
+        return [each.encode() for each in self.request(NoticesAnswer, HubQuestion("notices"))[0]["notices"]]
+
+    def give_notice(self, notice: SignedStatement) -> None:
+        """Sign something about keys, and have the hub pass it on."""
+        self.request(dict, HubQuestion("notice"), notice.pack(self._signer))
 
 
 class EnrolmentClient(HubConnection):

@@ -32,6 +32,7 @@ from colonnade.federation.hub_protocol import (
 from colonnade.federation.invitations import Invitations
 from colonnade.federation.members import INVITED
 from colonnade.federation.monitoring import HubMetrics, log_event
+from colonnade.federation.notices import NoticeBoard
 from colonnade.federation.processes import ChildProcess, ProcessLimits, StandingProcess, file_limit, wait_for_end
 from colonnade.federation.proposal_store import FINAL, ProposalStore, RunningAttempt
 from colonnade.federation.scores.session import StandingStudy, keep_coordinator
@@ -55,6 +56,7 @@ class FederationService:
 
     def __init__(self, proposals: ProposalStore, results: Path, clock: Callable[[], datetime]) -> None:
         self.proposals, self.invitations = proposals, Invitations(proposals.file)
+        self._notice_board = NoticeBoard(proposals.folder / "notices")
         self._results, self._clock = results, clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
@@ -157,6 +159,14 @@ class FederationService:
         members = self.proposals.members
         said = {"name": members.name, "address": members.address, "roles": dict(members.roles)}
         return pack_files(said | more, {name: each.pem for name, each in members.certificates.items()})
+
+    async def _notice(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
+        await asyncio.to_thread(self._notice_board.take, behind, caller, self.proposals.members)
+        return pack_message({})
+
+    async def _notices(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
+        found = await asyncio.to_thread(self._notice_board.all)
+        return pack_message({"notices": [raw.decode("ascii") for raw in found]})
 
     async def _enrol(self, caller: str, question: HubQuestion, behind: bytes) -> bytes:
         draw = await asyncio.to_thread(self.invitations.enrol, caller, behind, self.proposals.members, self._clock())

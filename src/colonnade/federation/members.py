@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from hashlib import scrypt
 from importlib import resources
@@ -35,6 +35,10 @@ NOT_LISTED = (
     "the hub's console shows nothing to this person, who is no member and whom operators in [hub] of FEDERATION.toml "
     "does not name: add the name there, or write it as the member's is written [FE723]"
 )
+LIST_LASTS = timedelta(days=7)
+"""For how long a list of revoked keys is good."""
+REVOCATIONS = "revocations.json"
+"""The file of revoked keys, beside FEDERATION.toml."""
 INVITED = "invitation."
 """How the names begin under which those dial who are invited and no members yet."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -111,6 +115,50 @@ class HubPart(FileSection):
     compute: HubComputePart = HubComputePart()
 
 
+class RevocationsPart(FileSection):
+    """``[revocations]``: who signs lists of keys that are no good, and how many must sign one alike."""
+
+    signers: tuple[str, ...] = Field(min_length=2, max_length=MOST_MEMBERS)
+    needed: int = Field(ge=2, strict=True)
+
+    @model_validator(mode="after")
+    def _most(self) -> RevocationsPart:
+        if not len({*self.signers} - {COORDINATOR}) == len(self.signers) >= self.needed > len(self.signers) / 2:
+            raise ValueError(
+                "must name members, each once and never the hub, and needed must be more than half of them: otherwise "
+                "a hub could choose between two lists [VA781]"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class RevokedKeys:
+    """The fingerprints of keys that are no good, as they stand beside FEDERATION.toml."""
+
+    number: int = 0
+    """Of the last list that enough signers have signed: the hour in which it was made."""
+    revoked: frozenset[str] = frozenset()
+    wanted: frozenset[str] = frozenset()
+    """Those that a person here wants on the next list."""
+
+    @classmethod
+    def load(cls, folder: Path) -> RevokedKeys:
+        """What is known in this folder."""
+        path = folder / REVOCATIONS
+        try:
+            said = reading.read_json(path) if path.exists() else {}
+            return cls(
+                int(said.get("number", 0)), frozenset(said.get("revoked", ())), frozenset(said.get("wanted", ()))
+            )
+        except (reading.UnreadableFile, reading.MalformedFile, AttributeError, TypeError, ValueError):
+            raise FederationError(f"{path} cannot be read: put it back from a copy [FE782]") from None
+
+    def save(self, folder: Path) -> None:
+        """Keep it."""
+        said = {"number": self.number, "revoked": sorted(self.revoked), "wanted": sorted(self.wanted)}
+        writing.write_files({folder / REVOCATIONS: json.dumps(said, indent=1).encode()})
+
+
 class FederationFile(FileSection):
     """The whole file."""
 
@@ -118,6 +166,7 @@ class FederationFile(FileSection):
     address: HostAndPort
     members: dict[str, MemberPart] = Field(min_length=1, max_length=MOST_MEMBERS)
     hub: HubPart | None = None
+    revocations: RevocationsPart | None = None
 
     @field_validator("name")
     @classmethod
@@ -154,6 +203,9 @@ class FederationMembers:
     roles: Mapping[str, FederationRole]
     hub: HubPart | None
     path: Path
+    revocations: RevocationsPart | None = None
+    listed: int = 0
+    """The hour of the last list of keys that are no good."""
 
     @classmethod
     def load(cls, path: str | Path) -> FederationMembers:
@@ -173,12 +225,18 @@ class FederationMembers:
             raise FederationError(f"{path}: {first_problem(error)} [FE036]") from None
         except IdentityError as error:
             raise FederationError(f"{path}: members - {error} [FE037]") from None
-        found = {
-            name: Certificate.load(path.parent / "certs" / f"{name}.crt", member.pin)
+        known = RevokedKeys.load(path.parent)
+        good = {
+            name: member
             for name, member in content.members.items()
+            if name == COORDINATOR or member.pin not in known.revoked | known.wanted
         }
-        roles = {name: member.role for name, member in content.members.items()}
-        return cls(content.name, content.address, found, roles, content.hub, path).check_unique()
+        found = {
+            name: Certificate.load(path.parent / "certs" / f"{name}.crt", member.pin) for name, member in good.items()
+        }
+        roles = {name: member.role for name, member in good.items()}
+        listing = content.revocations, known.number
+        return cls(content.name, content.address, found, roles, content.hub, path, *listing).check_unique()
 
     def check_unique(self) -> FederationMembers:
         """These members, if each has a name and a key of its own; otherwise an error."""
@@ -218,6 +276,25 @@ class FederationMembers:
         """Whether the hub's console shows this person anything: an operator, or one of a member's name."""
         known = {*self.roles} - {COORDINATOR}
         return person in known or (self.hub is not None and person in self.hub.operators)
+
+    def check_listed(self, now: datetime) -> None:
+        """Raise an error if the last list of keys that are no good is too old: a hub may hold newer ones back."""
+        if self.revocations is not None and now - datetime.fromtimestamp(self.listed * 3600, UTC) > LIST_LASTS:
+            raise FederationError(
+                f"no list of revoked keys of the last {LIST_LASTS.days} days has come, and {self.path.name} asks for "
+                f"one: no new study is taken. Ask {', '.join(self.revocations.signers)} whether their agents run, and "
+                "the hub's people what holds the lists back [FE783]"
+            )
+
+    def renewed(self, certificate: Certificate, name: str) -> FederationMembers:
+        """These members, one with another certificate; an error if it is of another name or another's key."""
+        return replace(self, certificates={**self.certificates, name: certificate}).check_unique()
+
+    def save_renewed(self, name: str) -> None:
+        """Write the certificate of one of these members in the place of the one in the file, and its pin."""
+        raw, text = reading.read_toml(self.path), reading.read_text(self.path)
+        text = text.replace(raw["members"][name]["pin"], self.pins[name])
+        self._put(self.path, text, {name: self.certificates[name]})
 
     def check_new(self, name: str) -> None:
         """Raise an error unless somebody who joins may have this name."""
@@ -295,9 +372,7 @@ def word_list() -> tuple[str, ...]:
     return tuple((resources.files("colonnade.federation") / "words.txt").read_text("ascii").split())
 
 
-ROTATE_DAYS = 365
-"""After so many days the page about people advises a new key."""
-_SOON_DAYS = 60
+_SOON_DAYS = 30
 
 OFFERED = "offered"
 """The folder, in an agent's own, in which the hub's list of members is kept for people to look at."""
@@ -352,10 +427,8 @@ class MemberIdentity:
     def advice(self) -> str | None:
         """A sentence where something should be done about its key."""
         if self.left < 0:
-            return "It has expired: others refuse it. Make a new key now."
-        if self.left < _SOON_DAYS:
-            return f"It expires in {self.left} days: make a new key soon."
-        return f"It is older than {ROTATE_DAYS} days: consider a new key." if self.days > ROTATE_DAYS else None
+            return "It has expired: others refuse it. Make a new key now, and join again."
+        return f"It expires in {self.left} days: colonnade keys renew." if self.left < _SOON_DAYS else None
 
 
 def find_new_members(ours: FederationMembers, offered: FederationMembers) -> list[MemberIdentity]:

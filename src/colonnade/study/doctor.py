@@ -6,6 +6,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,10 +28,12 @@ from colonnade.tables import Table
 from colonnade.tables.files import LACKS_ID
 from colonnade.tables.keys import TableKeys
 from colonnade.versions import installed_versions
-from colonnade.wire import Identity, probe
+from colonnade.wire import Certificate, Identity, probe
 from colonnade.wire.link_offers import DirectLinkSettings, PortRange, advertised_address
 
 _PROBE = 1 << 16
+SOON_DAYS = 30
+"""So many days before a certificate expires a warning begins."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ def examine_party(config: PartyConfig) -> Iterator[DoctorCheck]:
     """What can be checked of a party before anybody has asked it for a study."""
     yield from _machine()
     yield _try_check("key", lambda: _own_key(config))
+    yield from _expiry(config)
     yield _try_check("table", lambda: _own_table(config))
     yield _ledger(config)
 
@@ -67,6 +71,19 @@ def _own_key(config: PartyConfig) -> str:
     identity = Identity.load(config.key, config.key.with_suffix(".crt"))
     mode = config.key.stat().st_mode & 0o777
     return f"{config.key} belongs to the certificate {identity.certificate.fingerprint} (mode {mode:o})"
+
+
+def _expiry(config: PartyConfig) -> Iterator[DoctorCheck]:
+    """A warning where our certificate expires soon; one that cannot be read was named before."""
+    with suppress(ColonnadeError):
+        until = Certificate.load(config.key.with_suffix(".crt")).parsed.not_valid_after_utc
+        if (left := (until - datetime.now(UTC)).days) < SOON_DAYS:
+            what = f"expires in {left} days" if left >= 0 else "has expired: others refuse it"
+            yield DoctorCheck(
+                "expiry",
+                "unsure" if left >= 0 else "bad",
+                f"our certificate {what} ({until:%Y-%m-%d}): stop the agent, and `colonnade keys renew {config.path}`",
+            )
 
 
 def _own_table(config: PartyConfig) -> str:
@@ -127,6 +144,7 @@ def _checks(study_path: Path, config_path: Path | None) -> Iterator[DoctorCheck]
         return
     yield _schema(study, config)
     yield _try_check("key", lambda: _key(study, config))
+    yield from _expiry(config)
     yield from _table(study, config)
     if (kept := study.estimator().brings) is not None:
         yield _try_check(f"kept {kept}", lambda: _kept(study, config))

@@ -13,7 +13,13 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CLOCK_SKEW = timedelta(hours=24)
@@ -81,9 +87,9 @@ def pem_of(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(Encoding.PEM)
 
 
-def create(name: str, days: int) -> tuple[Ed25519PrivateKey, bytes]:
-    """A new Ed25519 key, and the certificate that it signs for itself as PEM text."""
-    key, now = Ed25519PrivateKey.generate(), datetime.now(UTC)
+def create(name: str, days: int, key: Ed25519PrivateKey | None = None) -> tuple[Ed25519PrivateKey, bytes]:
+    """An Ed25519 key, a new one if none is given, and the certificate that it signs for itself as PEM text."""
+    key, now = key or Ed25519PrivateKey.generate(), datetime.now(UTC)
     dates = now - CLOCK_SKEW, now + timedelta(days=days)
     return key, _self_signed(key, name, x509.random_serial_number(), *dates)
 
@@ -181,15 +187,16 @@ def _connection(
     return builder.add_extension(_usage(signs_certificates=False), critical=True)
 
 
-def key_pem(key: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
-    """A private key as PEM text, not encrypted."""
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+def key_pem(key: Ed25519PrivateKey | ec.EllipticCurvePrivateKey, passphrase: bytes | None = None) -> bytes:
+    """A private key as PEM text, encrypted if there is a passphrase."""
+    sealed = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, sealed)
 
 
-def read_key(pem: bytes) -> Ed25519PrivateKey | None:
+def read_key(pem: bytes, passphrase: bytes | None = None) -> Ed25519PrivateKey | None:
     """The private key in PEM text; None if it is not an Ed25519 key. Other text is a ValueError or a TypeError."""
     try:
-        key = load_pem_private_key(pem, password=None)
+        key = load_pem_private_key(pem, password=passphrase)
     except (ArithmeticError, UnsupportedAlgorithm) as error:
         raise ValueError("this key cannot be read [VA267]") from error
     return key if isinstance(key, Ed25519PrivateKey) else None

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 from colonnade.disk import reading, writing
 from colonnade.errors import IdentityError, StorageError
 from colonnade.lazy import LazyModule
+from colonnade.wire.passphrases import read_passphrase
 
 if TYPE_CHECKING:
     import ssl
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 else:
     certificates = LazyModule("colonnade.wire.certificates")  # the library for certificates takes long to load
 
-IDENTITY_DAYS = 3650
+IDENTITY_DAYS = 365
 CONNECTION_DAYS = 30
 LONGEST_STAY = timedelta(hours=48)
 """For how long a worker can be introduced at most; it can be introduced again."""
@@ -174,8 +175,8 @@ class WorkerAdmission:
 class Identity:
     """A participant's own key and certificate."""
 
-    def __init__(self, key: Ed25519PrivateKey, certificate: Certificate) -> None:
-        self._key = key
+    def __init__(self, key: Ed25519PrivateKey, certificate: Certificate, passphrase: bytes | None = None) -> None:
+        self._key, self._passphrase = key, passphrase
         self.certificate = certificate
 
     @classmethod
@@ -198,17 +199,30 @@ class Identity:
                 f"there is no private key at {key_path}: check the path; `colonnade init` makes keys [ID025]"
             )
         certificate = Certificate.load(crt_path)
+        pem = _read(Path(key_path))
+        secret = read_passphrase(Path(key_path)) if b"ENCRYPTED" in pem else None
         try:
-            key = certificates.read_key(_read(Path(key_path)))
+            key = certificates.read_key(pem, secret)
         except (ValueError, TypeError):
-            raise IdentityError(f"{key_path} is not an unencrypted private key in PEM form [ID026]") from None
+            raise IdentityError(
+                f"{key_path} is not a private key in PEM form, or its passphrase is another one [ID026]"
+            ) from None
         if Path(key_path).stat().st_mode & 0o077:
             raise IdentityError(
                 f"{key_path} can be read by others: run `chmod 600 {key_path}`, and consider a new key [ID027]"
             )
         if key is None or key.public_key() != certificate.parsed.public_key():
             raise IdentityError(f"{key_path} is not the key of the certificate in {crt_path} [ID028]")
-        return cls(key, certificate)
+        return cls(key, certificate, secret)
+
+    def renewed(self, days: int, *, new_key: bool) -> Identity:
+        """The same name with a new certificate, of the same key or of a new one, under the same passphrase."""
+        key, pem = certificates.create(self.name, days, None if new_key else self._key)
+        return Identity(key, Certificate(self.name, pem), self._passphrase)
+
+    def protected(self, passphrase: bytes | None) -> Identity:
+        """The same with another passphrase, or with none."""
+        return Identity(self._key, self.certificate, passphrase)
 
     def __reduce__(self) -> NoReturn:
         """Refused: a private key stays in the process that made or read it."""
@@ -229,7 +243,7 @@ class Identity:
         key_path, crt_path = Path(folder) / f"{self.name}.key", Path(folder) / f"{self.name}.crt"
         try:
             key_path.parent.mkdir(parents=True, exist_ok=True)
-            writing.create_files({key_path: self.key_pem, crt_path: self.certificate.pem}, private=[key_path])
+            writing.create_files({key_path: self.file_pem, crt_path: self.certificate.pem}, private=[key_path])
         except FileExistsError as error:
             raise IdentityError(f"{error.filename} exists already and is not overwritten [ID029]") from None
         except OSError as error:
@@ -255,6 +269,11 @@ class Identity:
     def key_pem(self) -> bytes:
         """The private key as PEM text, not encrypted."""
         return certificates.key_pem(self._key)
+
+    @property
+    def file_pem(self) -> bytes:
+        """The private key as it is written to a file: encrypted, if it has a passphrase."""
+        return certificates.key_pem(self._key, self._passphrase)
 
 
 HubIdentity = Identity | WorkerAdmission

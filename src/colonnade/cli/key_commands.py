@@ -1,0 +1,110 @@
+"""The commands about a member's own key: a new certificate, a passphrase, and calling a key back."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from getpass import getpass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.membership import whose_key
+from colonnade.cli.output import Json, emit, say
+from colonnade.errors import FederationError, IdentityError
+from colonnade.federation.hub_protocol import FederationClient
+from colonnade.federation.members import FederationMembers, RevokedKeys
+from colonnade.federation.notices import Renewal, Revocation
+from colonnade.models.serialization import replace_private
+from colonnade.randomness import new_key as random_key
+from colonnade.wire import Identity
+from colonnade.wire.identity import IDENTITY_DAYS
+from colonnade.wire.passphrases import SERVICE, VARIABLE, keyring
+
+Config = Annotated[Path, typer.Argument(metavar="FILE", help="A party's own file, or an analyst's FEDERATION.toml.")]
+Key = Annotated[Path | None, typer.Option("--key", help="An analyst's private key.")]
+
+
+def renew(
+    config: Config,
+    key: Key = None,
+    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it is good.")] = IDENTITY_DAYS,
+    new_key: Annotated[bool, typer.Option("--new-key", help="Also a new key, which the old one signs.")] = False,
+    json: Json = False,
+) -> None:
+    """Make a new certificate, and have the hub tell the others."""
+    ours, place, own = _own(config, key)
+    held = place.with_name(f"{place.stem}.next.key")
+    if not held.exists():  # else an earlier try was broken off, and the hub may have heard of it
+        replace_private(held.with_suffix(".crt"), (made := own.renewed(days, new_key=new_key)).certificate.pem)
+        replace_private(held, made.file_pem)
+    fresh = Identity.load(held, held.with_suffix(".crt"))
+    with FederationClient(ours, own) as line:
+        try:
+            line.give_notice(Renewal(own.name, fresh.certificate, datetime.now(UTC)))
+        except IdentityError:
+            FederationClient(ours, fresh).members()  # an error, unless the hub knows it already
+    ours.renewed(fresh.certificate, own.name).save_renewed(own.name)
+    os.replace(held.with_suffix(".crt"), place.with_suffix(".crt"))
+    os.replace(held, place)
+    facts = {
+        "name": own.name,
+        "pin": fresh.fingerprint,
+        "until": f"{fresh.certificate.parsed.not_valid_after_utc:%Y-%m-%d}",
+    }
+    emit(facts) if json else say(f"{own.name} has the certificate {fresh.fingerprint}, good until {facts['until']}")
+
+
+def protect(
+    key: Annotated[Path, typer.Argument(metavar="KEY", help="A private key; its certificate lies beside it.")],
+    ring: Annotated[bool, typer.Option("--keyring", help="Draw one, and keep it in the system's keyring.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the passphrase off.")] = False,
+    json: Json = False,
+) -> None:
+    """Put a passphrase on a private key, or take it off."""
+    own, chosen = Identity.load(key, key.with_suffix(".crt")), ""
+    if ring:
+        if (library := keyring()) is None:
+            raise IdentityError("the system's keyring needs `pip install keyring` [ID782]")
+        library.set_password(SERVICE, str(key.resolve()), chosen := random_key().hex())
+    elif not remove:
+        chosen = os.environ.get(VARIABLE) or getpass(f"new passphrase of {key}: ")
+        if not chosen or (VARIABLE not in os.environ and getpass("again: ") != chosen):
+            raise IdentityError(
+                f"{key} stays as it was: no passphrase was given, or another one the second time [ID783]"
+            )
+    replace_private(key, own.protected(chosen.encode() or None).file_pem)
+    emit({"key": str(key), "encrypted": bool(chosen)}) if json else say(
+        f"{key} is {'encrypted now' if chosen else 'not encrypted any more'}"
+    )
+
+
+def revoke(
+    config: Config,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key is no good: our own name, or another's.")],
+    key: Key = None,
+    json: Json = False,
+) -> None:
+    """Call our own key back, or ask for another's to be called back."""
+    ours, _, own = _own(config, key)
+    if name not in ours.pins:
+        raise FederationError(f"{name} is no member of the federation in {ours.path} [FE784]")
+    if name == own.name:
+        with FederationClient(ours, own) as line:
+            line.give_notice(Revocation(name, ours.pins[name], datetime.now(UTC)))
+        said = "everybody who hears of it takes nothing of it any more; join again with a new key"
+    else:
+        known = RevokedKeys.load(ours.path.parent)
+        RevokedKeys(known.number, known.revoked, known.wanted | {ours.pins[name]}).save(ours.path.parent)
+        os.utime(ours.path)
+        said = "it counts for nothing here from now on; for the others once enough signers have said the same"
+    emit({"revoked": name, "pin": ours.pins[name]}) if json else say(f"the key of {name} is called back: {said}")
+
+
+def _own(config: Path, key: Path | None) -> tuple[FederationMembers, Path, Identity]:
+    """The members that we know, and our key."""
+    path, own = whose_key(config, key)
+    if own is None:
+        raise FederationError("name a party's own file, or FEDERATION.toml and --key YOUR.key [FE785]")
+    return FederationMembers.load(path), own[1], Identity.load(own[1], own[1].with_suffix(".crt"))

@@ -1,0 +1,135 @@
+"""What members sign about keys, and the hub passes on: another certificate, a key that is no good, and lists of those.
+
+A hub may hold any of it back, and makes none of it: a new certificate is signed by the key that is pinned, a key is
+called back by itself or on a list that more than half of the signers of FEDERATION.toml have signed alike. Lists have
+the number of the hour in which they were made; one that is older than what we have, or not newer, changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from colonnade.errors import FederationError, IdentityError
+from colonnade.federation.invitations import Pem
+from colonnade.federation.members import MOST_MEMBERS, FederationMembers, MemberIdentity, RevokedKeys
+from colonnade.federation.statements import SKEW, MemberName, Moment, SignedStatement
+from colonnade.models.serialization import replace_private
+
+_HOUR = 3600
+MOST_NOTICE = 1 << 17
+Pin = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True)
+class Renewal(SignedStatement):
+    """A member says which certificate takes the place of the one with which it signs this."""
+
+    member: MemberName
+    certificate: Pem
+    made: Moment
+
+    kind, signer_field = "renewal", "member"
+
+    def check(self, members: FederationMembers) -> None:
+        """Raise an error if the certificate is of another name or member, or older than the one that is pinned."""
+        members.renewed(self.certificate, self.member)
+        if MemberIdentity(self.member, "party", self.certificate).since < MemberIdentity.of(members, self.member).since:
+            raise FederationError(f"the certificate of {self.member} is older than the one that it had [FE786]")
+
+
+@dataclass(frozen=True)
+class Revocation(SignedStatement):
+    """A member calls the key back with which it signs this."""
+
+    member: MemberName
+    pin: Pin
+    made: Moment
+
+    kind, signer_field = "revocation", "member"
+
+
+@dataclass(frozen=True)
+class RevocationList(SignedStatement):
+    """All keys that are no good, as one signer knows them in an hour."""
+
+    by: MemberName
+    number: Annotated[int, Field(ge=0, lt=1 << 40)]
+    revoked: Annotated[tuple[Pin, ...], Field(max_length=MOST_MEMBERS)]
+
+    kind, signer_field, largest = "revocations", "by", MOST_NOTICE
+
+    @property
+    def made(self) -> datetime:
+        """When it was made, which is its number in hours."""
+        return datetime.fromtimestamp(self.number * _HOUR, UTC)
+
+
+NOTICES: tuple[type[SignedStatement], ...] = (Renewal, Revocation, RevocationList)
+
+
+def read_notice(raw: bytes, members: FederationMembers) -> SignedStatement:
+    """A notice that one of these members has signed."""
+    kind = next((each for each in NOTICES if raw.split(b" ", 2)[1:2] == [each.kind.encode()]), Renewal)
+    return kind.unpack(raw, members)
+
+
+class NoticeBoard:
+    """The notices that a hub passes on: the last of each kind of each member."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def take(self, raw: bytes, caller: str, members: FederationMembers) -> None:
+        """Keep a notice of whoever asks, and go by it here, too."""
+        said = read_notice(raw, members)
+        if said.signer != caller:
+            raise FederationError(f"{caller} cannot give a notice of {said.signer} [FE781]")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_private(self._folder / f"{said.kind}.{said.signer}", raw)
+        take_notices(members.path, self.all(), datetime.now(UTC))
+
+    def all(self) -> list[bytes]:
+        """All that are kept."""
+        return [path.read_bytes() for path in sorted(self._folder.glob("*.*"))]
+
+
+def take_notices(federation: Path, notices: Iterable[bytes], now: datetime) -> None:
+    """Go by what was signed: pin renewed certificates, and note keys that were called back; all else is left alone."""
+    members = FederationMembers.load(federation)
+    lists: dict[tuple[int, tuple[str, ...]], set[str]] = defaultdict(set)
+    known = found = RevokedKeys.load(federation.parent)
+    for raw in notices:
+        with suppress(FederationError, IdentityError):
+            said = read_notice(raw, members)
+            if isinstance(said, Renewal) and said.certificate.fingerprint != members.pins[said.member]:
+                members = members.renewed(said.certificate, said.member)
+                members.save_renewed(said.member)
+            elif isinstance(said, Revocation) and said.pin == members.pins[said.member]:
+                found = replace(found, revoked=found.revoked | {said.pin})
+            elif isinstance(said, RevocationList) and known.number < said.number and said.made <= now + SKEW:
+                lists[said.number, said.revoked].add(said.by)
+    part = members.revocations
+    for number, revoked in sorted(lists):
+        if part is not None and len(lists[number, revoked] & {*part.signers}) >= part.needed:
+            found = replace(found, number=number, revoked=found.revoked | {*revoked})
+    if found != known:
+        found.save(federation.parent)
+        os.utime(federation)  # whoever goes by the file reads it again
+
+
+def own_list(members: FederationMembers, name: str, now: datetime) -> RevocationList | None:
+    """What a signer signs in this hour; nothing where it is none, or where the hour has its list with all we know."""
+    known, part = RevokedKeys.load(members.path.parent), members.revocations
+    number = int(now.timestamp()) // _HOUR
+    if part is None or name not in part.signers or (known.number >= number and known.wanted <= known.revoked):
+        return None
+    return RevocationList(name, number, tuple(sorted(known.revoked | known.wanted)))

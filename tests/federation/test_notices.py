@@ -1,0 +1,272 @@
+"""Keys that are renewed, protected and called back: what members sign counts, and nothing that a hub says alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from colonnade.cli import key_commands
+from colonnade.cli.initialise import party
+from colonnade.errors import ConnectError, IdentityError
+from colonnade.federation.agent import Agent
+from colonnade.federation.checks import examine_member
+from colonnade.federation.hub_protocol import FederationClient, HubQuestion
+from colonnade.federation.members import FederationMembers, MemberIdentity, RevokedKeys
+from colonnade.federation.notices import Renewal, Revocation, RevocationList, own_list, take_notices
+from colonnade.federation.statements import SignedStatement
+from colonnade.wire import Identity, passphrases
+from colonnade.wire.identity import IDENTITY_DAYS
+from tests.support.errors import raises
+
+from .club import Club, Hub, club, identity, refused, retrying
+from .test_hub import member
+
+SIGNERS = '\n[revocations]\nsigners = ["bank", "shop", "clinic"]\nneeded = 2\n'
+NOW = datetime.now(UTC)
+HOUR = int(NOW.timestamp()) // 3600
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Club:
+    made = club(tmp_path)
+    made.members.path.write_text(made.members.path.read_text() + SIGNERS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    found = Hub.of(tmp_path_factory.mktemp("hub"))
+    yield found
+    found.stop()
+
+
+def named(*names: str) -> tuple[str, ...]:
+    return tuple(sorted(identity(name).fingerprint for name in names))
+
+
+def listed(*signers: str, number: int = HOUR, revoked: tuple[str, ...] = named("ana")) -> list[bytes]:
+    """The same list, signed by each of these."""
+    return [RevocationList(name, number, revoked).pack(identity(name)) for name in signers]
+
+
+def reread(ours: Club, notices: list[bytes]) -> FederationMembers:
+    take_notices(ours.members.path, notices, NOW)
+    return FederationMembers.load(ours.members.path)
+
+
+@pytest.mark.parametrize(
+    "notices",
+    [
+        listed("coordinator"),
+        listed("coordinator", "bank"),
+        listed("bank", "bank", "ana"),
+        [*listed("bank"), *listed("shop", revoked=named("ana", "clinic"))],
+        [*listed("bank"), *listed("shop", number=HOUR - 1)],
+        listed("bank", "shop", "clinic", number=HOUR + 48),
+        [*listed("bank"), listed("bank")[0].replace(b"bank", b"shop")],
+        [Revocation("coordinator", *named("ana"), NOW).pack(identity("coordinator"))],
+        [Revocation("bank", *named("ana"), NOW).pack(identity("bank"))],
+        [Revocation("ana", *named("ana"), NOW).pack(Identity.create("ana"))],
+        [b"", b"nonsense", b"colonnade-signed-1 revocations bank x\n{}"],
+    ],
+    ids=["hub", "hub and one", "one", "unlike", "two hours", "to come", "forged", "of the hub", "of another", "no key",
+         "nonsense"],
+)  # fmt: skip
+def test_nobody_calls_another_key_back_alone(ours: Club, notices: list[bytes]) -> None:
+    found = reread(ours, notices)
+    assert (found.listed, found.roles) == (0, ours.members.roles)
+
+
+@pytest.mark.parametrize(
+    "notices",
+    [
+        listed("bank", "shop"),
+        listed("clinic", "bank", "shop"),
+        [Revocation("ana", *named("ana"), NOW).pack(identity("ana"))],
+    ],
+    ids=["two of three", "three", "itself"],
+)  # fmt: skip
+def test_a_key_that_was_called_back_counts_for_nothing(ours: Club, notices: list[bytes]) -> None:
+    proposal = ours.packed()
+    found = reread(ours, notices)
+    assert {*ours.members.roles} - {*found.roles} == {"ana"}
+    refused("FE096", lambda: ours.proposal().unpack(proposal, found))
+    replayed = [*listed("bank", "shop", number=HOUR - 1, revoked=()), *listed("bank", "clinic", number=1, revoked=())]
+    for old in (replayed, []):
+        assert reread(ours, old).roles == found.roles, "an older list, or none, brings nobody back"
+        assert reread(ours, old).listed >= found.listed
+    assert "ana" not in reread(ours, listed("bank", "shop", number=HOUR + 1, revoked=())).roles
+
+
+def test_lists_end_after_a_week_and_agents_of_signers_make_them(ours: Club) -> None:
+    path = ours.members.path
+    refused("FE783", FederationMembers.load(path).check_listed, NOW)
+    assert own_list(FederationMembers.load(path), "ana", NOW) is None
+    said = [own_list(FederationMembers.load(path), name, NOW) for name in ("bank", "shop")]
+    found = reread(ours, [each.pack(identity(each.by)) for each in said])
+    found.check_listed(NOW)
+    found.check_listed(NOW + timedelta(days=7) - timedelta(hours=1))
+    refused("FE783", found.check_listed, NOW + timedelta(days=7, hours=1))
+    assert own_list(found, "bank", NOW) is None
+    RevokedKeys(found.listed, frozenset(), frozenset(named("ana"))).save(path.parent)
+    assert own_list(FederationMembers.load(path), "bank", NOW).revoked == named("ana")
+    (path.parent / "revocations.json").write_text("[")
+    refused("FE782", FederationMembers.load, path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        'signers = ["bank", "shop"]\nneeded = 1',
+        'signers = ["bank", "shop", "clinic", "ana"]\nneeded = 2',
+        'signers = ["bank", "coordinator"]\nneeded = 2',
+        'signers = ["bank", "bank"]\nneeded = 2',
+        'signers = ["bank", "shop"]\nneeded = 3',
+    ],
+)
+def test_a_hub_is_no_signer_and_cannot_choose_between_two_lists(tmp_path: Path, wrong: str) -> None:
+    path = club(tmp_path).members.path
+    path.write_text(f"{path.read_text()}\n[revocations]\n{wrong}\n")
+    refused("FE036|VA781", FederationMembers.load, path)
+
+
+def test_an_agent_takes_no_new_study_while_lists_are_held_back(hub: Hub, tmp_path: Path) -> None:
+    path = tmp_path / "FEDERATION.toml"
+    file = member(hub, tmp_path, "shop", "ana", "clinic")
+    path.write_text(path.read_text() + SIGNERS)
+    agent = Agent(file)
+    with hub.line("ana") as ana:
+        told = ana.tell(hub.proposal("bank", "shop"))
+    agent._process_news({"studies": [told]})
+    agent._sync._fetch()
+    assert agent.store.entries() == [], "no list has ever come"
+    assert {check.what: check.level for check in examine_member(file)}["revocations"] == "bad"
+    agent._sync._compare_members()  # the bank signs one, and the hub has no other
+    agent._reread()
+    assert agent.members.listed == 0
+    with hub.line("shop") as shop:
+        (said,) = [RevocationList.unpack(raw, hub.members) for raw in shop.notices()]
+        shop.give_notice(replace(said, by="shop"))
+        refused("FE781", shop.request, dict, HubQuestion("notice"), *listed("bank"))
+        take_notices(path, shop.notices(), datetime.now(UTC))
+    agent._reread()
+    agent._sync._fetch()
+    assert [(entry.id, entry.state) for entry in agent.store.entries()] == [(told["id"], "checking")]
+    entry = agent.store.entries()[0]
+    assert agent._may_begin(entry)
+    RevokedKeys(HOUR - 24 * 8).save(tmp_path)
+    os.utime(path)
+    agent._reread()
+    assert not agent._may_begin(entry), "nor is one begun that was approved"
+
+
+# --- renewal
+
+
+@pytest.mark.parametrize("new_key", [False, True], ids=["same key", "new key"])
+def test_a_renewed_certificate_is_pinned_by_all_and_one_that_the_hub_makes_by_nobody(ours: Club, new_key: bool) -> None:
+    bank, forged = identity("bank").renewed(365, new_key=new_key), Identity.create("bank")
+    wrong: list[tuple[SignedStatement, str]] = [
+        (Renewal("coordinator", forged.certificate, NOW), "coordinator"),
+        (Renewal("shop", forged.certificate, NOW), "shop"),
+        (Renewal("bank", identity("shop").certificate, NOW), "bank"),
+    ]
+    raws = [said.pack(identity(signer)) for said, signer in wrong]
+    raws += [Renewal("bank", forged.certificate, NOW).pack(forged)]
+    assert reread(ours, raws).pins == ours.members.pins
+    found = reread(ours, [Renewal("bank", bank.certificate, NOW).pack(identity("bank"))])
+    assert found.pins == ours.members.pins | {"bank": bank.fingerprint}
+    same = found.certificates["bank"].key_fingerprint == ours.members.certificates["bank"].key_fingerprint
+    assert same is not new_key
+    older = Identity.from_seed("bank", bytes(32), NOW + timedelta(days=9))  # its certificate is dated a year back
+    raws = [Renewal("bank", older.certificate, NOW).pack(bank)]
+    raws += [Renewal("bank", forged.certificate, NOW).pack(identity("bank"))] if new_key else []
+    assert reread(ours, raws).pins == found.pins, "nor back to an older one, nor by a key that was replaced"
+
+
+def test_keys_are_renewed_called_back_and_protected_by_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = Hub.of(tmp_path / "hub")
+    try:
+        file, key = member(hub, tmp_path / "bank"), tmp_path / "bank" / "bank.key"
+        agent = Agent(member_of_shop(hub, tmp_path / "shop"))
+        before, old = key.read_bytes(), FederationMembers.load(hub.path).pins["bank"]
+        monkeypatch.setenv(passphrases.VARIABLE, "open sesame")
+        key_commands.protect(key)
+        assert b"ENCRYPTED" in key.read_bytes()
+        key_commands.renew(file, days=90, new_key=True)
+        assert b"ENCRYPTED" in key.read_bytes(), "a new key has the passphrase of the old one"
+        monkeypatch.setenv(passphrases.VARIABLE, "open barley")
+        with raises(IdentityError, "ID026"):
+            Identity.load(key, key.with_suffix(".crt"))
+        monkeypatch.delenv(passphrases.VARIABLE)
+        with raises(IdentityError, "ID781"):
+            Identity.load(key, key.with_suffix(".crt"))
+        held = {("colonnade", str(key)): "open sesame"}
+        ring = SimpleNamespace(
+            get_password=lambda *of: held.get(of), set_password=lambda *of: held.update({of[:2]: of[2]})
+        )
+        monkeypatch.setattr(passphrases, "import_module", lambda name: ring)
+        new = Identity.load(key, key.with_suffix(".crt"))
+        key_commands.protect(key, ring=True)
+        key_commands.protect(key, remove=True)
+        assert b"ENCRYPTED" not in key.read_bytes() != before
+        retrying(lambda: hub.keeper.members.pins["bank"], lambda pin: pin == new.fingerprint != old)
+        agent._sync._compare_members()
+        agent._reread()
+        assert agent.members.pins["bank"] == FederationMembers.load(file.parent / "FEDERATION.toml").pins["bank"]
+        assert Agent(file)._identity.fingerprint == new.fingerprint == agent.members.pins["bank"]
+        key_commands.revoke(file, "bank")
+        retrying(lambda: hub.keeper.members.roles, lambda roles: "bank" not in roles)
+        agent._sync._compare_members()
+        agent._reread()
+        assert "bank" not in agent.members.roles
+        with pytest.raises((IdentityError, ConnectError)):
+            retrying_once(hub, new)
+        refused("FE784", key_commands.revoke, agent._party_file, "bank")
+        key_commands.revoke(agent._party_file, "ana")
+        assert "ana" not in FederationMembers.load(tmp_path / "shop" / "FEDERATION.toml").roles
+    finally:
+        hub.stop()
+
+
+def member_of_shop(hub: Hub, folder: Path) -> Path:
+    """The party file of the shop, which knows all members."""
+    hub.club.keys["shop"].save(folder)
+    hub.members.save(folder / "FEDERATION.toml")
+    party("shop", folder, "shop.csv", "person_id", federation="FEDERATION.toml")
+    return folder / "party.toml"
+
+
+def retrying_once(hub: Hub, who: Identity) -> None:
+    with FederationClient(hub.members, who) as line:
+        line.news(0, wait=0)
+
+
+@pytest.mark.parametrize(("days", "level"), [(29, "unsure"), (40, None), (-1, "bad")])
+def test_the_doctor_warns_a_month_before_a_certificate_expires(tmp_path: Path, days: int, level: str | None) -> None:
+    (tmp_path / "party.toml").write_text(
+        'name = "bank"\ndata = "bank.csv"\nkey = "bank.key"\nledger = "ledger.sqlite"\n[policy]\ntasks = ["pca"]\n'
+        'columns = "all"\n[policy.budget]\nepsilon = 1.0\ndelta = 1e-5\n'
+    )
+    made = Identity.create("bank", days=max(days + 1, 0))
+    if days < 0:
+        made = Identity.from_seed("bank", bytes(32), NOW - timedelta(days=3))
+    made.save(tmp_path)
+    found = {check.what: check.level for check in examine_member(tmp_path / "party.toml")}
+    assert found.get("expiry") == level
+
+
+def test_a_new_key_is_good_for_a_year(tmp_path: Path) -> None:
+    refused("FE785", key_commands.renew, club(tmp_path).members.path)
+    fresh = Identity.create("bank")
+    left = fresh.certificate.parsed.not_valid_after_utc - datetime.now(UTC)
+    assert (IDENTITY_DAYS, left.days in (364, 365)) == (365, True)
+    assert MemberIdentity("bank", "party", Identity.create("bank", days=20).certificate).advice
