@@ -20,8 +20,8 @@ from colonnade.federation.hub_protocol import FederationClient, HubQuestion
 from colonnade.federation.members import FederationMembers, MemberIdentity, RevokedKeys
 from colonnade.federation.notices import Renewal, Revocation, RevocationList, own_list, take_notices
 from colonnade.federation.statements import SignedStatement
-from colonnade.wire import Identity, passphrases
-from colonnade.wire.identity import IDENTITY_DAYS
+from colonnade.wire import Identity, identity as identities
+from colonnade.wire.identity import IDENTITY_DAYS, PASSPHRASE
 from tests.support.errors import raises
 
 from .club import Club, Hub, club, identity, refused, retrying
@@ -198,27 +198,32 @@ def test_keys_are_renewed_called_back_and_protected_by_commands(
         file, key = member(hub, tmp_path / "bank"), tmp_path / "bank" / "bank.key"
         agent = Agent(member_of_shop(hub, tmp_path / "shop"))
         before, old = key.read_bytes(), FederationMembers.load(hub.path).pins["bank"]
-        monkeypatch.setenv(passphrases.VARIABLE, "open sesame")
+        monkeypatch.setenv(PASSPHRASE, "open sesame")
         key_commands.protect(key)
         assert b"ENCRYPTED" in key.read_bytes()
         key_commands.renew(file, days=90, new_key=True)
         assert b"ENCRYPTED" in key.read_bytes(), "a new key has the passphrase of the old one"
-        monkeypatch.setenv(passphrases.VARIABLE, "open barley")
+        monkeypatch.setenv(PASSPHRASE, "open barley")
         with raises(IdentityError, "ID026"):
             Identity.load(key, key.with_suffix(".crt"))
-        monkeypatch.delenv(passphrases.VARIABLE)
+        monkeypatch.delenv(PASSPHRASE)
         with raises(IdentityError, "ID781"):
             Identity.load(key, key.with_suffix(".crt"))
         held = {("colonnade", str(key)): "open sesame"}
         ring = SimpleNamespace(
             get_password=lambda *of: held.get(of), set_password=lambda *of: held.update({of[:2]: of[2]})
         )
-        monkeypatch.setattr(passphrases, "import_module", lambda name: ring)
+        monkeypatch.setattr(identities, "import_module", lambda name: ring)
         new = Identity.load(key, key.with_suffix(".crt"))
         key_commands.protect(key, ring=True)
+        retrying(lambda: hub.keeper.members.pins["bank"], lambda pin: pin == new.fingerprint != old)
+        agent._sync._compare_members()
+        key_commands.renew(file)
         key_commands.protect(key, remove=True)
         assert b"ENCRYPTED" not in key.read_bytes() != before
-        retrying(lambda: hub.keeper.members.pins["bank"], lambda pin: pin == new.fingerprint != old)
+        new = Identity.load(key, key.with_suffix(".crt"))
+        retrying(lambda: hub.keeper.members.pins["bank"], lambda pin: pin == new.fingerprint)
+        agent._reread()
         agent._sync._compare_members()
         agent._reread()
         assert agent.members.pins["bank"] == FederationMembers.load(file.parent / "FEDERATION.toml").pins["bank"]

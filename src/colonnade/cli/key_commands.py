@@ -12,15 +12,14 @@ import typer
 
 from colonnade.cli.membership import whose_key
 from colonnade.cli.output import Json, emit, say
-from colonnade.errors import FederationError, IdentityError
+from colonnade.errors import ConnectError, FederationError, IdentityError
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers, RevokedKeys
 from colonnade.federation.notices import Renewal, Revocation
 from colonnade.models.serialization import replace_private
 from colonnade.randomness import new_key as random_key
 from colonnade.wire import Identity
-from colonnade.wire.identity import IDENTITY_DAYS
-from colonnade.wire.passphrases import SERVICE, VARIABLE, keyring
+from colonnade.wire.identity import IDENTITY_DAYS, PASSPHRASE, name_in_keyring, open_keyring
 
 Config = Annotated[Path, typer.Argument(metavar="FILE", help="A party's own file, or an analyst's FEDERATION.toml.")]
 Key = Annotated[Path | None, typer.Option("--key", help="An analyst's private key.")]
@@ -43,8 +42,9 @@ def renew(
     with FederationClient(ours, own) as line:
         try:
             line.give_notice(Renewal(own.name, fresh.certificate, datetime.now(UTC)))
-        except IdentityError:
-            FederationClient(ours, fresh).members()  # an error, unless the hub knows it already
+        except (IdentityError, ConnectError):  # unless the hub knows it already, this is an error too
+            with FederationClient(ours, fresh) as again:
+                again.members()
     ours.renewed(fresh.certificate, own.name).save_renewed(own.name)
     os.replace(held.with_suffix(".crt"), place.with_suffix(".crt"))
     os.replace(held, place)
@@ -63,17 +63,17 @@ def protect(
     json: Json = False,
 ) -> None:
     """Put a passphrase on a private key, or take it off."""
-    own, chosen = Identity.load(key, key.with_suffix(".crt")), ""
+    chosen = os.environ.get(PASSPHRASE, "")  # before the one of now is asked for
+    own, given = Identity.load(key, key.with_suffix(".crt")), bool(chosen)
     if ring:
-        if (library := keyring()) is None:
+        if (library := open_keyring()) is None:
             raise IdentityError("the system's keyring needs `pip install keyring` [ID782]")
-        library.set_password(SERVICE, str(key.resolve()), chosen := random_key().hex())
-    elif not remove:
-        chosen = os.environ.get(VARIABLE) or getpass(f"new passphrase of {key}: ")
-        if not chosen or (VARIABLE not in os.environ and getpass("again: ") != chosen):
-            raise IdentityError(
-                f"{key} stays as it was: no passphrase was given, or another one the second time [ID783]"
-            )
+        library.set_password(*name_in_keyring(key), chosen := random_key().hex())
+    elif not given and not remove:
+        chosen = getpass(f"new passphrase of {key}: ")
+        if not chosen or getpass("again: ") != chosen:
+            raise IdentityError(f"{key} stays as it was: no passphrase was given, or not the same one twice [ID783]")
+    chosen = "" if remove else chosen
     replace_private(key, own.protected(chosen.encode() or None).file_pem)
     emit({"key": str(key), "encrypted": bool(chosen)}) if json else say(
         f"{key} is {'encrypted now' if chosen else 'not encrypted any more'}"

@@ -385,9 +385,9 @@ class AgentStore:
                 "AND answer_by IS ?",  # so that of two answers at the same time one is the first
                 (state, _clean_text(by), why, row["id"], late, row["answer_by"]),
             ).rowcount
-            known = write_approvers(approvers)
+            said = write_approvers(approvers)
             file.execute(
-                "INSERT OR REPLACE INTO facts SELECT ?, ? WHERE ?", (f"approvers {row['id']}", known, answered)
+                "INSERT OR REPLACE INTO facts SELECT ?, ? WHERE ?", (f"approvers {row['id']}", said, answered)
             )
         if not answered:
             known = self._row(id)

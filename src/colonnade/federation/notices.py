@@ -25,7 +25,6 @@ from colonnade.federation.statements import SKEW, MemberName, Moment, SignedStat
 from colonnade.models.serialization import replace_private
 
 _HOUR = 3600
-MOST_NOTICE = 1 << 17
 Pin = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
 
 
@@ -59,18 +58,13 @@ class Revocation(SignedStatement):
 
 @dataclass(frozen=True)
 class RevocationList(SignedStatement):
-    """All keys that are no good, as one signer knows them in an hour."""
+    """All keys that are no good, as one signer knows them in an hour, which is the number of the list."""
 
     by: MemberName
     number: Annotated[int, Field(ge=0, lt=1 << 40)]
     revoked: Annotated[tuple[Pin, ...], Field(max_length=MOST_MEMBERS)]
 
-    kind, signer_field, largest = "revocations", "by", MOST_NOTICE
-
-    @property
-    def made(self) -> datetime:
-        """When it was made, which is its number in hours."""
-        return datetime.fromtimestamp(self.number * _HOUR, UTC)
+    kind, signer_field, largest = "revocations", "by", 1 << 17
 
 
 NOTICES: tuple[type[SignedStatement], ...] = (Renewal, Revocation, RevocationList)
@@ -115,7 +109,7 @@ def take_notices(federation: Path, notices: Iterable[bytes], now: datetime) -> N
                 members.save_renewed(said.member)
             elif isinstance(said, Revocation) and said.pin == members.pins[said.member]:
                 found = replace(found, revoked=found.revoked | {said.pin})
-            elif isinstance(said, RevocationList) and known.number < said.number and said.made <= now + SKEW:
+            elif isinstance(said, RevocationList) and known.number < said.number <= (now + SKEW).timestamp() / _HOUR:
                 lists[said.number, said.revoked].add(said.by)
     part = members.revocations
     for number, revoked in sorted(lists):

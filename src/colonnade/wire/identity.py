@@ -10,19 +10,21 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from getpass import getpass
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.disk import reading, writing
 from colonnade.errors import IdentityError, StorageError
 from colonnade.lazy import LazyModule
-from colonnade.wire.passphrases import read_passphrase
 
 if TYPE_CHECKING:
     import ssl
@@ -310,6 +312,38 @@ def _readable(content: bytes) -> Iterator[str]:
         yield f"/dev/fd/{reader}"
     finally:
         os.close(reader)
+
+
+PASSPHRASE = "COLONNADE_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable
+_UNDER = "colonnade"
+
+
+def open_keyring() -> Any:
+    """The library for the system's keyring; ``None`` where it is not installed."""
+    try:
+        return import_module("keyring")
+    except ImportError:
+        return None
+
+
+def name_in_keyring(key: Path) -> tuple[str, str]:
+    """Under which service and name the keyring has the passphrase of a key, also while its next one is made."""
+    return _UNDER, str(key.resolve()).replace(".next.key", ".key")
+
+
+def read_passphrase(key: Path) -> bytes:
+    """The passphrase of this key; one that was typed is known to the processes that this one starts, and to no file."""
+    found = os.environ.get(PASSPHRASE)
+    if found is None and (ring := open_keyring()) is not None:
+        found = ring.get_password(*name_in_keyring(key))
+    if found is None and sys.stdin.isatty():
+        found = os.environ[PASSPHRASE] = getpass(f"passphrase of {key}: ")
+    if not found:
+        raise IdentityError(
+            f"{key} is encrypted: put its passphrase into {PASSPHRASE} or the system's keyring, or start this at a "
+            "terminal [ID781]"
+        )
+    return found.encode()
 
 
 def check_until(name: str, until: datetime, now: datetime) -> None:
