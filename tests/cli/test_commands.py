@@ -171,6 +171,8 @@ def test_running_the_example_with_local_processes(colonnade, study):
         assert read_facts(out / "parties" / name)["approval"] == {"mode": mode, "by": who}
         (entry,) = Ledger(study.parent / name / "ledger.sqlite").entries()
         assert entry.state == "committed"
+        assert [each.kind for each in entry.approvers] == ["terminal" if mode == "ask" else "policy"]
+        assert "  approved by " in colonnade("ledger", "show", study.parent / name / "ledger.sqlite")
         assert (entry.people.own, dict(entry.people.keys)) == (name, Study.load(study).keys())
 
 

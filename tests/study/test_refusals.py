@@ -22,9 +22,10 @@ import pytest
 
 from colonnade import errors
 from colonnade.cli import initialise
-from colonnade.cli.approve import TerminalQuestion, approval_for_all, rerun_for_all
+from colonnade.cli.approve import TerminalQuestion, approval, approval_for_all, rerun_for_all
 from colonnade.errors import BudgetError, PolicyError
 from colonnade.privacy import Ledger, Statement
+from colonnade.privacy.ledger.approvers import Approver, write_approvers
 from colonnade.study import Study, ledger_view, run_party
 from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
@@ -458,10 +459,20 @@ def test_a_digest_approves(trial):
     study = asking(trial())
     assert study.config().approval == "ask"
     study.start("coordinator", "shop", "clinic", threads=True)
-    run_party(study.study(), study.config(), study.out("bank"), approve=DigestApproval(study.study().digest[:32]))
+    digest, two = (
+        study.study().digest,
+        (Approver("Ada", "console", "10.0.0.7"), Approver("eva", "terminal", "terminal")),
+    )
+    by_agent = approval([study.config()], digest, mute=True, by=write_approvers(two))
+    assert by_agent.how == "Ada in the console, eva at the command line"
+    run_party(study.study(), study.config(), study.out("bank"), approve=by_agent)
+    (entry,) = study.config().open_ledger().entries()
+    assert entry.approvers == two
+    line = study.config().open_ledger().lines()[0][1]
+    assert json.loads(line)["approvers"] == json.loads(write_approvers(two)), "it is what the chain hashes"
     study.end_well()
     run, ledger = study.run_json("bank"), study.folder / "bank" / "ledger.sqlite"
-    assert run["approval"] == {"mode": "ask", "by": "the digest given with --approve"}
+    assert run["approval"] == {"mode": "ask", "by": by_agent.how}
     assert run["ledger"] == {"path": str(ledger), "new": True, "upgraded": False}
     assert run["ledger_head"] == Ledger(ledger).head
     events = {line["what"]: line for line in study.happened("bank")}

@@ -149,7 +149,7 @@ class AgentStore:
     def approve(self, id: str, by: Approver, needed: int = 1) -> ProposedStudy:
         """Say yes to a proposal that waits for a person; it waits on until so many people have said yes."""
         known = self.approvers((row := self._row(id))["id"])
-        if row["state"] == "waiting" and not by.may_join(known):
+        if row["state"] == "waiting" and needed > 1 and not by.may_join(known):
             raise ProposalError(
                 f"{by.who} cannot be the second approver, who must be another person, signed in to the console: "
                 f"{known[0]} has approved [OF780]"
