@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,6 +15,7 @@ import typer
 from colonnade.cli.output import Json, emit, say
 from colonnade.disk import reading
 from colonnade.errors import ConnectError, FederationError, StudyError
+from colonnade.privacy.ledger.approvers import Approver
 
 if TYPE_CHECKING:
     from colonnade.console.app import MetricsPage
@@ -265,11 +265,7 @@ def _console(name: str) -> Any:
 
 def user_name(person: str | None = None) -> str:
     """Who is meant by ``--person``, by default whoever runs this."""
-    if person is None:
-        try:
-            person = getpass.getuser()
-        except (KeyError, OSError):  # a user without a name, as in a container
-            person = "somebody at the terminal"
+    person = Approver.at_terminal(person).who if person is None else person
     if not person.strip() or not person.isprintable() or len(person) > 80:
         raise StudyError("--person must be one short line of text [ST028]")
     return person

@@ -386,9 +386,7 @@ class AgentStore:
                 (state, _clean_text(by), why, row["id"], late, row["answer_by"]),
             ).rowcount
             said = write_approvers(approvers)
-            file.execute(
-                "INSERT OR REPLACE INTO facts SELECT ?, ? WHERE ?", (f"approvers {row['id']}", said, answered)
-            )
+            file.execute("INSERT OR REPLACE INTO facts SELECT ?, ? WHERE ?", (f"approvers {row['id']}", said, answered))
         if not answered:
             known = self._row(id)
             is_so = "expired" if late and known["state"] == "waiting" else _state_in_words(known["state"])

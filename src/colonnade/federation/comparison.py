@@ -49,7 +49,11 @@ class WordComparison:
         """Whether these are the words asked for, or all six; the beginning of a word that begins no other will do."""
         given, known = said.lower().split(), self.words.split()
         wanted = known if len(given) == len(known) else [known[at] for at in self.asked]
-        return len(given) == len(wanted) and all(map(_means, given, wanted))
+        whole = [[word for word in word_list() if word.startswith(each)] for each in given]
+        return len(given) == len(wanted) and all(
+            each == word or (len(each) >= _LEAST_LETTERS and found == [word])
+            for each, word, found in zip(given, wanted, whole, strict=True)
+        )
 
 
 class _TriesFile(StoreFile):
@@ -74,8 +78,9 @@ class WordTries:
 
     def left(self, subject: str) -> int:
         """How many tries are left."""
-        row = self._file.row("SELECT wrong FROM tries WHERE subject = ?", (subject,))
-        return MOST_WRONG - (0 if row is None else min(row["wrong"], MOST_WRONG))
+        return MOST_WRONG - sum(
+            row[0] for row in self._file.rows("SELECT wrong FROM tries WHERE subject = ?", (subject,))
+        )
 
     def compare(self, subject: str, words: WordComparison, said: str) -> int | None:
         """``None`` if these are the words; else how many tries are left, and after the last one nothing is compared."""
@@ -90,9 +95,3 @@ class WordTries:
 def _draw_order(seed: bytes) -> list[int]:
     """The places of six words in an order that follows from these bytes."""
     return sorted(range(WORD_COUNT), key=lambda at: sha256(b"colonnade places" + bytes([at]) + seed).digest())
-
-
-def _means(typed: str, word: str) -> bool:
-    if typed == word or len(typed) < _LEAST_LETTERS:
-        return typed == word
-    return [each for each in word_list() if each.startswith(typed)] == [word]
