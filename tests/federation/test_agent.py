@@ -767,7 +767,7 @@ def test_a_table_is_opened_once_a_person_or_the_policy_has_approved(bank: Workin
         assert (agent.store.entry(study).assessment or {})["refused"] is None
         assert "bank.csv" not in opened.names
         if approval == "ask":
-            agent.store.approve(study, "Ada")
+            agent.store.approve(study, Approver("Ada", "console", "127.0.0.1"))
         hub.say(study, "running", 1)
         hub.studies[0]["room"] = f"{study}.1"
         until(lambda: "bank.csv" in opened.names, "the attempt to read the table")

@@ -78,9 +78,8 @@ class WordTries:
 
     def left(self, subject: str) -> int:
         """How many tries are left."""
-        return MOST_WRONG - sum(
-            row[0] for row in self._file.rows("SELECT wrong FROM tries WHERE subject = ?", (subject,))
-        )
+        row = self._file.row("SELECT wrong FROM tries WHERE subject = ?", (subject,))
+        return MOST_WRONG - (0 if row is None else int(row["wrong"]))
 
     def compare(self, subject: str, words: WordComparison, said: str) -> int | None:
         """``None`` if these are the words; else how many tries are left, and after the last one nothing is compared."""
