@@ -215,6 +215,9 @@ def markdown(rows: Sequence[Row]) -> str:
     lines = [
         "# Scores of new people: alone and together",
         "",
+        'In these studies nobody checked what seats compute: `security = "semi-honest"`, which is '
+        "[not the default](../README.md#in-which-mode).",
+        "",
         f"Figures for new people (a fifth of each data set), each the mean over {runs} runs; in brackets the deviation",
         "of single runs, of which that of the mean is less by the root of their number. In each run people are",
         "divided, and noise is drawn, anew. `python -m research story` makes this page and `story.csv`, which has",

@@ -402,8 +402,11 @@ def test_names_full_of_markup_stay_text(keys: AccessControl) -> None:
 
 
 def test_whoever_watches_the_process_needs_no_session_and_learns_no_more(keys: AccessControl) -> None:
-    app = make_app(Notebook(), keys, PAGES, metrics=lambda _: (b"colonnade_rooms 1\n", "text/plain; version=0.0.4"))
-    assert [browser(app).get(path).text for path in ("/health", "/metrics")] == ["serving\n", "colonnade_rooms 1\n"]
+    app = make_app(Notebook(), keys, PAGES, metrics=lambda _: (b"colonnade_up 1\n", "text/plain; version=0.0.4"))
+    assert [browser(app).get(path).text for path in ("/health", "/metrics")] == [
+        "serving\n",
+        "colonnade_up 1\n",
+    ]
     assert browser(console(keys)).get("/metrics").status_code == 404
 
 

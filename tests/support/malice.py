@@ -299,13 +299,15 @@ def _kept_scores() -> Scene:
 
 
 def _standing_scores() -> Scene:
-    """Two questions, of which one owner refuses somebody."""
+    """Two questions, of the first of which owners tell about two people."""
     task, rng = kit.scores_task(3), np.random.default_rng(5)
     ids = tuple(f"p{i}" for i in range(9))
     parts = {name: scores.OwnScoreParts(ids, rng.uniform(-1, 1, (9, task.classes))) for name in task.owners}
     session = on_demand.StandingScores(task)
 
     class Asked:
+        period = "2026-01"
+
         def __init__(self) -> None:
             self.left = [np.array([1, 4, 7]), np.array([4])]
 
@@ -318,8 +320,12 @@ def _standing_scores() -> Scene:
         def answer(self, answer: on_demand.OpenedAnswer) -> None:
             pass
 
-    def opened(people: tuple[str, ...]) -> Any:
-        return lambda places: on_demand.GateDecision(places == 7, 10**9)
+    def opened(summands: Any) -> Any:
+        def gate(period: str, places: Any) -> Any:
+            told = min(2, len(places))
+            return on_demand.GateDecision(told, 10**9), summands(places[:told])
+
+        return gate
 
     def dealer(name: str) -> Program:
         return lambda me: on_demand.dealer(me, parts[name], session, opened)

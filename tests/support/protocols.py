@@ -249,8 +249,8 @@ def align_programs(task: AlignmentTask, lists: Mapping[str, TableKeys], **how: M
 def align_task(
     owners: Sequence[str], seats: Sequence[str] | None = None, keys: Sequence[Key] = (Key("id"),), **settings: Any
 ) -> AlignmentTask:
-    """An alignment by one id, unless other keys are given."""
-    return AlignmentTask(trust_of(owners, seats), tuple(keys), **settings)
+    """An alignment by one id and by points, unless other keys or another mode are given."""
+    return AlignmentTask(trust_of(owners, seats), tuple(keys), **{"mode": "dh"} | settings)
 
 
 def exchange_task(method: str = "alternating", owners: Sequence[str] = ("bank", "shop"), **changes: Any) -> Exchange:

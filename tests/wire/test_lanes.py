@@ -277,7 +277,7 @@ def test_a_worker_cannot_take_the_name_of_another_party(people: Any, hub: Hub, c
 def test_lanes_have_a_limit_of_their_own_for_each_member_and_are_only_where_they_are_wanted(
     people: Any, crews: list[Crew]
 ) -> None:
-    crew, limits = crews[0], HubLimits(connections=1, rooms=1, lanes=2)
+    crew, limits = crews[0], HubLimits(connections=1, studies=1, lanes=2)
     with Hub(people.coordinator, PINS, lanes=True, limits=limits) as hub:
         held = {"head": dial(hub.address, people.bank, PINS)}
         held |= {n: crew.join(hub, "bank", (n, 1)) for n in range(2)}

@@ -190,7 +190,7 @@ def test_news_does_not_pile_up_for_one_who_does_not_read() -> None:
 
 def test_one_connection_or_room_too_many_is_refused_with_a_sentence() -> None:
     rooms = {str(number): ["bank", "coordinator"] for number in range(3)}
-    with hub_of(rooms=rooms, limits=HubLimits(connections=2, rooms=3)) as hub:
+    with hub_of(rooms=rooms, limits=HubLimits(connections=2, studies=3)) as hub:
         places = [join(hub, "bank", room) for room in ("0", "1")]
         refused(ConnectError, ("CN034", "2", "connections"), join, hub, "bank", "2", connect_timeout=0.1)
         places.append(join(hub, "bank", "1"))  # takes the place of the former one
@@ -296,7 +296,7 @@ def test_a_connection_on_which_names_are_taken_in_vain_ends(people: Any, hub: Hu
 
 
 def test_limits_that_let_nobody_work_are_refused() -> None:
-    for field in ("connections", "rooms", "calls", "bytes_per_second", "memory"):
+    for field in ("connections", "studies", "calls", "bytes_per_second", "memory"):
         refused(ConnectError, ("CN032", field), HubLimits, **{field: 0})
 
 

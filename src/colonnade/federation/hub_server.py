@@ -278,7 +278,7 @@ class HubServer(StandingProcess):
             rooms={},
             limits=HubLimits(
                 connections=self.part.connections,
-                rooms=self.part.rooms,
+                studies=self.part.studies,
                 bytes_per_second=self.part.bytes_per_second,
                 memory=self.part.memory,
                 lanes=lanes.all,
@@ -425,7 +425,7 @@ class HubServer(StandingProcess):
         """Say to whoever watches how much goes on."""
         traffic = self.hub.traffic
         self.metrics.members.set(len(self.service.present()))
-        self.metrics.rooms.set(traffic.rooms)
+        self.metrics.open_studies.set(traffic.rooms)
         self.metrics.lanes.set(traffic.lanes)
         self.metrics.count_traffic(traffic.carried, {**traffic.refused, "question": self.service.refused})
         self.metrics.count_studies(self.proposals.file.count_by_state("proposals"))

@@ -99,7 +99,7 @@ class HubPart(FileSection):
     """Whom the console shows everything; of others a member sees what that member may, and nobody else anything."""
     log: LogSection = LogSection()
     connections: int = Field(default=HubLimits.connections, ge=1, le=10_000, strict=True)
-    rooms: int = Field(default=HubLimits.rooms, ge=1, le=10_000, strict=True)
+    studies: int = Field(default=HubLimits.studies, ge=1, le=10_000, strict=True)
     lanes: int = Field(default=32, ge=1, le=1024, strict=True)
     bytes_per_second: Annotated[Size, Field(ge=1 << 20)] = HubLimits.bytes_per_second
     memory: Annotated[Size, Field(ge=1 << 26)] = HubLimits.memory

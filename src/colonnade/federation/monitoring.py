@@ -203,7 +203,7 @@ class HubMetrics(ProcessMetrics):
     def __init__(self) -> None:
         super().__init__()
         self.members = self._metric("Gauge", "members_present", "Members that are connected to the hub")
-        self.rooms = self._metric("Gauge", "rooms", "Studies that run through the hub now")
+        self.open_studies = self._metric("Gauge", "open_studies", "Studies that run through the hub now")
         self.lanes = self._metric("Gauge", "lanes", "Lanes of studies that are open at the hub now")
         self._relayed = self._metric("Counter", "relayed_bytes", "Bytes passed on between participants")
         self._refused = self._counter("refused", "Calls that were refused, by why", "why", _WHY_REFUSED)

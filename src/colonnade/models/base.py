@@ -7,6 +7,7 @@ import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -370,7 +371,8 @@ class Estimator(Planner[RunTask], Generic[RunTask, Result]):
                 )
             model.restore(learned)
             model.check_restored()
-            model.summary()  # what it lacks would else be missed on a page
+            with suppress(StudyError):  # a release may lack its model, which says so when it is asked for
+                model.summary()  # what it lacks would else be missed on a page
         return model
 
     def __sklearn_is_fitted__(self) -> bool:

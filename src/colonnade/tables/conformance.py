@@ -105,7 +105,7 @@ def cell_vectors() -> Iterator[Any]:
 
 
 def _date_cell_vectors() -> Iterator[Any]:
-    """Dates as encoded numbers, as text and as dates, and numbers with decimal commas."""
+    """Dates as encoded numbers, as text and as dates, and numbers with other signs."""
     days = pa.array([19_782, -1, 0, None, 11_016, 22_280], pa.int32()).cast(pa.date32())
     sizes = pa.array(["0,1", "-1", "1e-3", "0.5", ",7", ""])
     for written in ("%Y-%m-%d", "%d.%m.%Y"):
@@ -114,3 +114,6 @@ def _date_cell_vectors() -> Iterator[Any]:
         for cells in (pa.array(_DATES[written][: len(sizes)]), days):
             matrix, _ = encode_columns({"at": cells, "size": sizes}, schema, misfits="map")
             yield np.ascontiguousarray(matrix, "<f8")
+    schema = Schema({"size": number(-9000, 9000, missing="none")}, thousands=",")
+    matrix, _ = encode_columns({"size": pa.array(["1,234.5", "1234", "12,34", "-7,000", "0,5"])}, schema, misfits="map")
+    yield np.ascontiguousarray(matrix, "<f8")

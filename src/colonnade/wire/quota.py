@@ -99,7 +99,7 @@ class HubLimits:
 
     connections: int = 16
     """Places in rooms at the same time, lanes not counted."""
-    rooms: int = 64
+    studies: int = 64
     """Open rooms in which it is named."""
     calls: int = 16
     """Questions at the same time."""
@@ -176,7 +176,7 @@ class HubAccount:
 
     def check_rooms(self, named: int) -> None:
         """Refuse one more room to somebody who is named in so many."""
-        if named >= self.limits.rooms:
+        if named >= self.limits.studies:
             raise ConnectError(
                 f"{self.name} is in {named} rooms of this hub already, as many as one member may be; wait until one "
                 "of its studies has ended [CN033]"

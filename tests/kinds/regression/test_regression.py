@@ -621,7 +621,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "facts", "price"),
     [
-        ("STUDY", {"law": "skellam", "columns": 40}, "the budget for analyst decides: epsilon 1.0000 of 1 allowed"),
+        ("STUDY", {"law": "skellam", "columns": 40}, "the budget for bank decides: epsilon 2.0000 of 2 allowed"),
         ("FUNCTIONAL", {"law": "discrete-laplace", "columns": 40}, "the study states no budget for observers"),
         ("MESSAGES", {"method": "alternating", "columns": 39, "rows": 2630, "primes": 0}, ""),
     ],
