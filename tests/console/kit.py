@@ -16,7 +16,8 @@ from starlette.responses import Response
 from colonnade.console.access import AccessControl, TrustedHeader
 from colonnade.console.app import make_app
 from colonnade.console.layout import refusal
-from colonnade.console.party_pages import PARTY_PAGES as OF_A_PARTY, PartyView
+from colonnade.console.party_pages import PARTY_PAGES as OF_A_PARTY
+from colonnade.console.party_view import PartyView
 from colonnade.console.security_middleware import SecurityMiddleware, form_fields
 from colonnade.federation import checks
 from colonnade.federation.agent_store import AgentStore, ProposedStudy, State

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from colonnade import PCA, PartyConfig, Query, Schema, category, number, read_table
-from colonnade.console.party_pages import survey_in_child
+from colonnade.console.party_view import survey_in_child
 from colonnade.errors import DataError
 from colonnade.tables import table as reading
 from colonnade.tables.sources import object_stores

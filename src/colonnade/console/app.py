@@ -24,7 +24,7 @@ from colonnade.errors import ColonnadeError
 
 if TYPE_CHECKING:
     from colonnade.console.hub import HubView
-    from colonnade.console.party_pages import PartyView
+    from colonnade.console.party_view import PartyView
 
 _LATEST = 500
 

@@ -28,7 +28,8 @@ import pytest
 from colonnade import Federation, LogisticRegression, Party
 from colonnade.cli import initialise
 from colonnade.console.app import make_app as make_console
-from colonnade.console.party_pages import PARTY_PAGES, PartyView
+from colonnade.console.party_pages import PARTY_PAGES
+from colonnade.console.party_view import PartyView
 from colonnade.errors import ColonnadeError, PeerLost, PolicyError, StudyError
 from colonnade.federation.agent_store import AgentStore
 from colonnade.federation.members import FederationMembers
