@@ -521,6 +521,7 @@ def test_another_release_is_refused_before_anything_is_spent(trial, script, said
 def asked(trial):
     """A study about which the bank's operator is asked, and a function that hears the question and answers it."""
     study = trial(join=60)
+    study.edit("STUDY.toml", r"\A", 'security = "semi-honest"\n')
     study.edit("bank/party.toml", r'^approval = "auto-within-budget"', 'approval = "ask"')
     person, process = pty.openpty()
 

@@ -558,6 +558,7 @@ def test_what_workers_find_wrong_in_a_table_is_named_by_the_head_and_costs_nothi
     if spoil is None:
         study.edit("bank/bank.csv", r'^("P\d+",\d+,)[\d.]+', r"\1rich")
     in_folders(study)
+    study.edit("STUDY.toml", r"^\[align\]", '[align]\nduplicates = "refuse"')
     study.edit("bank/party.toml", r"^data = ", 'misfits = "refuse"\ndata = ')
     said = spoil(folder) if spoil else f"{folder}: column 'income', row 1: the cell is not a number"
     check_words(error_of(study.ended())["bank"], said, str(folder))
