@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+import colonnade
 from colonnade import cli
 from colonnade.cli import app, process_tuning
 from colonnade.errors import Interrupted
@@ -58,6 +59,27 @@ sys.addaudithook(watch)
 from colonnade.cli import main
 main()
 """
+
+
+def test_nothing_is_imported_from_the_folder_that_one_is_in(tmp_path: Path) -> None:
+    """Processes that a command starts are started with -m, which takes modules from there before all others."""
+    (tmp_path / "colonnade.py").write_text("raise SystemExit('a program of somebody else')\n")
+    script = """
+import os, subprocess, sys
+from colonnade.cli import main, process_tuning
+process_tuning.end = lambda code: None  # which would end this program, too
+sys.argv[1:] = ["--version"]
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code
+sys.exit(subprocess.run([sys.executable, "-m", "colonnade", "--version"]).returncode)
+"""
+    where = {"PYTHONPATH": str(Path(colonnade.__file__).absolute().parents[1])}
+    words = [sys.executable, "-P", "-c", script]
+    ended = subprocess.run(words, cwd=tmp_path, env={**os.environ, **where}, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.count("colonnade ") == 2, ended.stdout
 
 
 def owners_of(opened: list[tuple[str, str]], folder: Path, study: Path) -> list[str]:

@@ -659,16 +659,28 @@ def test_a_hub_makes_links_for_its_members_and_operators_alone(tmp_path: Path) -
     with open(path, "a", encoding="utf-8") as file:
         file.write('\n[hub]\nconsole = "127.0.0.1:0"\noperators = ["Olga"]\n')
     folder, part = whose(path)
-    members = FederationMembers.load(path)
-    console = serve_console(Notebook(), folder, part, dict, PAGES, may_enter=members.may_enter)
+    members, gone = FederationMembers.load(path), set[str]()
+
+    def may_enter(person: str) -> bool:
+        return person not in gone and members.may_enter(person)
+
+    console = serve_console(Notebook(), folder, part, dict, PAGES, may_enter=may_enter)
     try:
         for name in ("ana", "Olga"):
             link = json.loads(run(path, "--link", "--person", name, "--json"))["link"]
             shows(ask(console, "GET", "/first", cookie(console, link))[1], f"Signed in as {name}")
         for name in ("Ana", "olga", "coordinator", "pat"):
             shows(run(path, "--link", "--person", name), "operators", "FE723")
+        gone.add("ana")
+        console.access.sign_out_strangers()
+        gone.clear()
+        assert [who for who, *_ in console.access.sessions()] == ["Olga"], "also if she comes back"
     finally:
         console.stop()
+    gone.add("Olga")
+    console = serve_console(Notebook(), folder, part, dict, PAGES, may_enter=may_enter)
+    console.stop()
+    assert list(console.access.sessions()) == [], "whoever was removed while nobody served"
 
 
 @pytest.mark.parametrize(

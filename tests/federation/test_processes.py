@@ -23,9 +23,11 @@ from typing import Any
 import httpx
 import pytest
 
+from colonnade.console.access import AccessFile
 from colonnade.disk import writing
 from colonnade.errors import FederationError, ProposalError, StudyError
 from colonnade.federation import monitoring
+from colonnade.federation.agent_store import AgentStore
 from colonnade.federation.attempts import find_outcome
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.monitoring import AgentMetrics, HubMetrics
@@ -88,7 +90,7 @@ def test_an_error_is_logged_by_its_class_and_place_and_not_by_what_it_holds(log,
 
 
 def lines(metrics, whole=False):
-    page, kind = metrics.whole_page() if whole else metrics.page()
+    page, kind = metrics.page(whole=whole)
     assert kind.startswith("text/plain")
     return set(page.decode().splitlines())
 
@@ -104,8 +106,10 @@ def test_metrics_are_told_in_the_format_of_prometheus():
     metrics.show_left(RemainingBudget(who, epsilon, 1e-6, days, spent) for who, epsilon, days, spent in caps)
     metrics.assessment_seconds.observe(0.2)
     metrics.scores.inc(3)
-    assert not any("analyst" in line or "epsilon" in line for line in lines(metrics)), "whoever asks without a token"
+    private = "analyst|epsilon|scores|bytes_total"  # names of observers, and what grows with rows
+    assert not any(re.search(private, line) for line in lines(metrics)), "whoever asks without a token"
     assert lines(metrics, whole=True) - lines(metrics) >= {
+        "colonnade_scores_total 3.0",
         'colonnade_epsilon_left{days="0",observer="analyst"} 1.5',
         'colonnade_epsilon_left{days="30",observer="coordinator"} 0.25',
     }
@@ -115,15 +119,26 @@ def test_metrics_are_told_in_the_format_of_prometheus():
         'colonnade_studies{state="waiting"} 0.0',
         'colonnade_attempts_total{ended="finished"} 1.0',
         'colonnade_attempts_total{ended="lost"} 0.0',
-        "colonnade_scores_total 3.0",
     }
     for carried, refused in ((1000, {"identity": 2}), (1500, {"identity": 2, "question": 1})):
         hub.count_traffic(carried, refused)  # since its start
-    assert lines(hub) >= {
+    assert lines(hub, whole=True) - lines(hub) == {
+        "# HELP colonnade_relayed_bytes_total Bytes passed on between participants",
+        "# TYPE colonnade_relayed_bytes_total counter",
         "colonnade_relayed_bytes_total 1500.0",
+        *(line for line in lines(hub, whole=True) if "relayed_bytes_created" in line),
+    }
+    assert lines(hub) >= {
         'colonnade_refused_total{why="identity"} 2.0',
         'colonnade_refused_total{why="question"} 1.0',
     }
+
+
+@pytest.mark.parametrize("store", [AgentStore, AccessFile])
+def test_the_folder_of_a_standing_process_is_for_nobody_else_to_read(tmp_path, store):
+    (tmp_path / "agent").mkdir(mode=0o755)
+    store(tmp_path / "agent")
+    assert (tmp_path / "agent").stat().st_mode & 0o777 == 0o700
 
 
 def test_without_the_packages_nothing_is_counted_or_traced_and_a_wish_for_it_is_answered(monkeypatch):
@@ -132,7 +147,7 @@ def test_without_the_packages_nothing_is_counted_or_traced_and_a_wish_for_it_is_
     metrics.connected.set(1)
     metrics.count_studies({"done": 1})
     metrics.show_left([RemainingBudget("analyst", 1.0, 1e-6, None, 0.0)])
-    assert b"colonnade[console]" in metrics.page()[0] == metrics.whole_page()[0]
+    assert b"colonnade[console]" in metrics.page()[0] == metrics.page(whole=True)[0]
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     monitoring.trace_check("ab", 0.1, "waiting")
     monitoring.trace_attempt({}, "ab", 1)
@@ -411,7 +426,7 @@ def samples(found: Standing, name: str, token: str | None = None) -> dict[str, f
 
 def token(found: Standing, name: str) -> str:
     """What the owner of a process shows for the whole page."""
-    file = found.of(name) / "agent" / "metrics.token"
+    file = found.of(name) / ("hub" if name == HUB else "agent") / "metrics.token"
     assert file.stat().st_mode & 0o777 == 0o600
     return file.read_text().strip()
 
@@ -448,9 +463,10 @@ def test_every_metric_of_the_page_has_a_sample_where_it_belongs(watched: Standin
     refused = 'colonnade_refused_total{why="question"}'
     until(lambda: samples(watched, HUB)[refused], "the hub to count a refusal")
     assert not any("observer" in sample for sample in samples(watched, "bank")), "any user of this machine asks so"
+    assert not any("bytes_total" in sample for name in (HUB, "bank") for sample in samples(watched, name))
     with pytest.raises(httpx.HTTPStatusError, match="401"):
         samples(watched, "bank", "0" * 64)
-    told = {"hub": samples(watched, HUB), "agent": samples(watched, "bank", token(watched, "bank"))}
+    told = {where: samples(watched, name, token(watched, name)) for where, name in (("hub", HUB), ("agent", "bank"))}
     for where, other in (("hub", "agent"), ("agent", "hub")):
         found, beyond = told[where], named(other) - named(where)
         assert all(any(sample.startswith(name) for sample in found) for name in named(where)), (sorted(found), where)

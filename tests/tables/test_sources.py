@@ -41,7 +41,7 @@ from colonnade.tables.cell_parsing import AS_USUAL, TextFormat
 from colonnade.tables.profiling import profile_table
 from colonnade.tables.sources import base, file_sets
 from colonnade.tables.sources.base import TableSource, concat_batches, simplify_batch, simplify_type
-from colonnade.tables.sources.databases import DuckDbDriver
+from colonnade.tables.sources.databases import DRIVERS, DuckDbDriver
 from colonnade.tables.sources.factory import TempCopySource, copy_rows, open_source
 from colonnade.tables.sources.object_stores import (
     StoredFile,
@@ -567,6 +567,22 @@ def test_a_view_in_a_file_reaches_nothing_outside_it(
             message = refused(DataError, "DA222", read_table, ducks(query), AGE)
             assert "outside the database file" in message
             assert "salaries" not in message
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_query_of_duckdb_writes_no_rows_beside_its_file(
+    ducks: Callable[[str], Query], tmp_path: Path, opened: bool
+) -> None:
+    """DuckDB would make a folder there, for everybody to read, and write the rows in plain."""
+    import duckdb
+
+    driver = DRIVERS["duckdb"]("x", str(tmp_path / "x.duckdb"), "from people")
+    with duckdb.connect(str(tmp_path / "x.duckdb"), read_only=True) if opened else nullcontext(), driver:
+        found = driver._connection.execute("select current_setting('temp_directory')").fetchone()
+        assert found == ("",)
+        with pytest.raises(duckdb.Error):
+            driver._connection.execute(f"set temp_directory = '{tmp_path}'")
+    assert ids(ducks("from people order by person_id")) != []
 
 
 def test_a_query_of_duckdb_that_needs_more_memory_gets_it(

@@ -23,6 +23,8 @@ def main() -> None:
     global running
     for variable, value in ONE_THREAD.items():
         os.environ.setdefault(variable, value)
+    # Children are started with -m, which otherwise imports whatever lies in the folder that one is in.
+    os.environ["PYTHONSAFEPATH"] = "1"
     from colonnade.cli.process_tuning import collect_rarely, end, few_arenas, keep_memory
 
     if _STANDING.intersection(sys.argv[1:3]):

@@ -109,10 +109,10 @@ def _serve(server: HubServer, federation: Path, json: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: server.stop())
     results, present = server.folder / "results", server.service.present
-    served = open_hub_console(server.proposals, results, present, lambda _: server.metrics.page())
+    served = open_hub_console(server.proposals, results, present, server.counts)
 
     if served is not None:
-        server.dismissed = served.access.sign_out_person
+        server.members_changed = served.access.sign_out_strangers
 
     def ready() -> None:
         count = len(server.members.roles)

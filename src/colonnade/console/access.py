@@ -35,6 +35,7 @@ class AccessFile(StoreFile):
     """Links and sessions, by the hashes of their tokens."""
 
     name, application_id = "access.db", 0x436F4163
+    private_folder = True
     schema = """
 CREATE TABLE links (hash TEXT PRIMARY KEY, person TEXT NOT NULL, role TEXT NOT NULL, ends REAL NOT NULL) STRICT;
 CREATE TABLE sessions (
@@ -168,6 +169,13 @@ class AccessControl:
         with self._file.writing() as store:
             store.execute("delete from links where person = ?", (person,))
             store.execute("delete from sessions where person = ?", (person,))
+
+    def sign_out_strangers(self) -> None:
+        """End the sessions and links of everybody who may not be here any more."""
+        known = {row["person"] for row in self._file.rows("select person from links union select person from sessions")}
+        for person in known:
+            if not self.may_enter(person):
+                self.sign_out_person(person)
 
     def sign_out_all(self) -> int:
         """End every session and every link; returns how many people were signed in by links.

@@ -179,7 +179,7 @@ def make_app(
             raise HTTPException(404)
         told = metrics(request.headers.get("authorization", ""))
         if told is None:
-            return PlainTextResponse("This is not the token in the agent's metrics.token. [CO724]\n", 401)
+            return PlainTextResponse("This is not the token in metrics.token. [CO724]\n", 401)
         return Response(told[0], media_type=told[1])
 
     app = Starlette(

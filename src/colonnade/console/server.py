@@ -160,6 +160,7 @@ def serve_console(
     url = f"https://{part.hosts[0]}" if part.tls else f"http://{f'[{host}]' if ':' in host else host}:{port}"
     access = access_control_of(folder, part, people, port)
     access.may_enter = may_enter
+    access.sign_out_strangers()
     app = make_app(view, access, pages, beside, metrics)
     served = ConsoleServer(app, listening, url, folder)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared

@@ -40,7 +40,7 @@ from colonnade.federation.statements import (
     Withdrawal,
 )
 from colonnade.federation.store_file import timestamp_now
-from colonnade.federation.token_file import private_token, shows_token
+from colonnade.federation.token_file import METRICS_TOKEN, knows_token
 from colonnade.memory import release_memory
 from colonnade.study.connect import load_identity
 from colonnade.study.fork_server import ForkServer
@@ -324,14 +324,14 @@ class Agent(StandingProcess):
 
         What is left of caps, as the ledger has it now, is for those who show the token in ``metrics.token``.
         """
-        known = shows_token(authorization, private_token(self.folder / "metrics.token"))
-        if authorization and not known:
+        known = knows_token(authorization, self.folder / METRICS_TOKEN)
+        if known is None:
             return None
         with self._counting:
             self.metrics.count_studies(self.store.file.count_by_state("studies"))
             with suppress(ColonnadeError):  # a party file or a ledger that cannot be read: the figures stay
                 self.metrics.show_left(PartyConfig.load(self._party_file).remaining() if known else ())
-            return self.metrics.whole_page() if known else self.metrics.page()
+            return self.metrics.page(whole=known)
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Work until :meth:`stop` is called; only while the folder is ours :meth:`alone`."""

@@ -475,6 +475,7 @@ class AgentFile(StoreFile):
     """What was proposed to a party, what it answered, and who clicked what."""
 
     name, schema, application_id = "agent.db", _SCHEMA, 0x436F4F66
+    private_folder = True
 
 
 MAX_OPEN = 100

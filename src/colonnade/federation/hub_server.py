@@ -37,6 +37,7 @@ from colonnade.federation.processes import ChildProcess, ProcessLimits, Standing
 from colonnade.federation.proposal_store import FINAL, ProposalStore, RunningAttempt
 from colonnade.federation.scores.session import StandingStudy, keep_coordinator
 from colonnade.federation.statements import AttemptEnd, AttemptReport, Proposal
+from colonnade.federation.token_file import METRICS_TOKEN, knows_token
 from colonnade.memory import release_memory
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import Study
@@ -243,8 +244,13 @@ class HubServer(StandingProcess):
         self._untidy = False  # whether an attempt has ended since the last time
         self._forks = ForkServer()
         self.metrics = HubMetrics()
-        self.dismissed: Callable[[str], object] = lambda name: None
-        """Is called with the name of every member that is none any more."""
+        self.members_changed: Callable[[], object] = lambda: None
+        """Is called after the list of members has changed."""
+
+    def counts(self, authorization: str) -> tuple[bytes, str] | None:
+        """What ``/metrics`` says; ``None`` to whoever shows a wrong token."""
+        known = knows_token(authorization, self.folder / METRICS_TOKEN)
+        return None if known is None else self.metrics.page(whole=known)
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve until :meth:`stop` is called; only while the folder is ours :meth:`alone`."""
@@ -466,8 +472,7 @@ class HubServer(StandingProcess):
                 self.hub.admit(name, certificate)
         self.members = self.proposals.members = members
         log_event(log, logging.INFO, "the members have changed", members=len(members.roles))
-        for name in gone:
-            self.dismissed(name)
+        self.members_changed()
 
     def _attempt(self, running: RunningAttempt) -> Path:
         return self.folder / "attempts" / running.id / str(running.attempt)

@@ -128,21 +128,23 @@ class ProcessMetrics:
         except ImportError:
             self._prometheus: Any = None
         else:
-            self._prometheus, self._registry = prometheus_client, prometheus_client.CollectorRegistry()
+            self._prometheus = prometheus_client
+            self._registry, self._private = prometheus_client.CollectorRegistry(), prometheus_client.CollectorRegistry()
             prometheus_client.ProcessCollector(registry=self._registry)
         self._studies = self._metric("Gauge", "studies", "Proposals by state", "state")
         self.attempts = self._counter("attempts", "Attempts by how they ended", "ended", get_args(AttemptEnd))
 
-    def _metric(self, kind: str, name: str, what: str, *labels: str, **settings: Any) -> Any:
-        """A metric of one of the kinds of Prometheus."""
+    def _metric(self, kind: str, name: str, what: str, *labels: str, private: bool = False, **settings: Any) -> Any:
+        """A metric of one of the kinds of Prometheus; a private one is for those who show a token."""
         if self._prometheus is None:
             return _NoMetric()
         make = getattr(self._prometheus, kind)
-        return make(name, what, labels, **{"namespace": PREFIX, "registry": self._registry} | settings)
+        registry = self._private if private else self._registry
+        return make(name, what, labels, namespace=PREFIX, registry=registry, **settings)
 
-    def _counter(self, name: str, what: str, label: str, values: Iterable[str]) -> Any:
+    def _counter(self, name: str, what: str, label: str, values: Iterable[str], *, private: bool = False) -> Any:
         """A metric that only grows, by the values of one label."""
-        made = self._metric("Counter", name, what, label)
+        made = self._metric("Counter", name, what, label, private=private)
         for value in values:
             made.labels(value)
         return made
@@ -152,11 +154,15 @@ class ProcessMetrics:
         for state in self.states:
             self._studies.labels(state).set(by_state.get(state, 0))
 
-    def page(self) -> tuple[bytes, str]:
-        """The metrics as text, and its content type."""
+    def page(self, *, whole: bool = False) -> tuple[bytes, str]:
+        """The metrics as text, and its content type; the whole page is for those who show a token.
+
+        Bytes and scores grow with the rows of a study, and what is left of caps names observers.
+        """
         if self._prometheus is None:
             return b"# pip install 'colonnade[console]' to count\n", "text/plain; charset=utf-8"
-        return bytes(self._prometheus.generate_latest(self._registry)), str(self._prometheus.CONTENT_TYPE_LATEST)
+        shown = (self._registry, self._private) if whole else (self._registry,)
+        return b"".join(map(self._prometheus.generate_latest, shown)), str(self._prometheus.CONTENT_TYPE_LATEST)
 
 
 class AgentMetrics(ProcessMetrics):
@@ -173,16 +179,12 @@ class AgentMetrics(ProcessMetrics):
             "How long it took to check a proposal",
             buckets=(0.1, 0.3, 1, 3, 10, 30, 100),
         )
-        self._budgets = None if self._prometheus is None else self._prometheus.CollectorRegistry()
         what = "What is left of a cap, by observer and by days (0: for ever)"
-        self._left = self._metric("Gauge", "epsilon_left", what, "observer", "days", registry=self._budgets)
-        self.scores = self._metric("Counter", "scores", "Scores that were told to this party, or that it answered")
-        self.sent = self._counter("sent_bytes", "Sealed bytes that studies sent, by way", "way", ("direct", "hub"))
-
-    def whole_page(self) -> tuple[bytes, str]:
-        """The page with what is left of caps, whose labels name observers: for those who show a token."""
-        content, kind = self.page()
-        return content + (b"" if self._budgets is None else self._prometheus.generate_latest(self._budgets)), kind
+        self._left = self._metric("Gauge", "epsilon_left", what, "observer", "days", private=True)
+        what = "Scores that were told to this party, or that it answered"
+        self.scores = self._metric("Counter", "scores", what, private=True)
+        ways, what = ("direct", "hub"), "Sealed bytes that studies sent, by way"
+        self.sent = self._counter("sent_bytes", what, "way", ways, private=True)
 
     def show_left(self, caps: Iterable[RemainingBudget]) -> None:
         """What is left of each cap; where several hold for one observer, of the one that leaves least."""
@@ -205,7 +207,7 @@ class HubMetrics(ProcessMetrics):
         self.members = self._metric("Gauge", "members_present", "Members that are connected to the hub")
         self.open_studies = self._metric("Gauge", "open_studies", "Studies that run through the hub now")
         self.lanes = self._metric("Gauge", "lanes", "Lanes of studies that are open at the hub now")
-        self._relayed = self._metric("Counter", "relayed_bytes", "Bytes passed on between participants")
+        self._relayed = self._metric("Counter", "relayed_bytes", "Bytes passed on between participants", private=True)
         self._refused = self._counter("refused", "Calls that were refused, by why", "why", _WHY_REFUSED)
         self._relayed_so_far, self._refused_so_far = 0, dict[str, int]()
 

@@ -165,6 +165,7 @@ class HubFile(StoreFile):
     """Proposals with what was said about them, invitations, and who did what in the console."""
 
     name, schema, application_id = "hub.db", _SCHEMA, 0x436F4465
+    private_folder = True
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,15 @@ class StoreFile:
     schema: ClassVar[str]
     application_id: ClassVar[int]
     version: ClassVar[int] = 1
+    private_folder: ClassVar[bool] = False
+    """Whether the folder is the program's own, and for nobody else to read."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / self.name
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.private_folder:
+                folder.chmod(0o700)  # whoever made it may have let others read what else is in it
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise StorageError(f"{error.filename or self.path} cannot be used: {error.strerror} [SO035]") from None

@@ -10,6 +10,7 @@ from colonnade.errors import StorageError
 from colonnade.randomness import new_key
 
 _TOKEN_DIGITS = 64
+METRICS_TOKEN = "metrics.token"  # noqa: S105 - the name of a file
 
 
 def private_token(path: Path) -> str:
@@ -28,6 +29,12 @@ def private_token(path: Path) -> str:
     if len(text) != _TOKEN_DIGITS or not text.isalnum():
         raise StorageError(f"{path} holds no token: delete it, and a new one is made [SO034]")
     return text
+
+
+def knows_token(authorization: str, path: Path) -> bool | None:
+    """Whether a request's header shows the token in this file; ``None`` if it shows another."""
+    shown = shows_token(authorization, private_token(path))
+    return None if authorization and not shown else shown
 
 
 def shows_token(authorization: str, token: str) -> bool:

@@ -288,7 +288,8 @@ class DuckDbDriver(DatabaseDriver):
     has_server = False
     _frugal = True
     _SETTINGS: ClassVar = {"memory_limit": "256MiB", "threads": 2}
-    _LOCKED: ClassVar = {"enable_external_access": "false", "lock_configuration": "true"}
+    # In this order; without a folder for what does not fit in memory, no row is written beside the file.
+    _LOCKED: ClassVar = {"temp_directory": "", "enable_external_access": "false", "lock_configuration": "true"}
     _KINDS: ClassVar = {
         "CatalogException": "the query names a table or function that is not there",
         "BinderException": "the query names a column that is not there, or compares what cannot be compared",
@@ -305,15 +306,15 @@ class DuckDbDriver(DatabaseDriver):
         path = self._path()
         settings = self._SETTINGS if self._frugal else {}
         try:
-            opened = duckdb.connect(path, read_only=True, config=settings | self._LOCKED)
+            opened = duckdb.connect(path, read_only=True, config=settings)
         except duckdb.ConnectionException:  # this program has the file open itself, with settings that stay its own
             opened = duckdb.connect(":memory:", config=settings)
             quoted, named = path.replace("'", "''"), quote_identifier(Path(path).stem)
             opened.execute(f"attach '{quoted}' as {named} (read_only); use {named}")
-            for name, value in self._LOCKED.items():
-                opened.execute(f"set {name} = {value}")
         # Of several statements DuckDB would run all, and one that copies rows to a file is not kept from it.
         try:
+            for name, value in self._LOCKED.items():
+                opened.execute(f"set {name} = '{value}'")
             if [each.type for each in opened.extract_statements(self._query)] != [duckdb.StatementType.SELECT]:
                 raise DataError(f"{self.name}: the query is not one select; only a select is run [DA221]")
         except Exception:
