@@ -18,9 +18,8 @@ PLANNED = {
     "kinds/regression/task.py", "kinds/sketch/model.py", "kinds/split/embedding_task.py",
     "kinds/synthesis/mixture/components.py", "kinds/synthesis/mixture/learners.py",
     "kinds/synthesis/mixture/task.py", "kinds/tables/task.py",
-    "kinds/tables/stages.py", "protocols/align/task.py", "protocols/cost.py", "protocols/message_task.py",
+    "kinds/tables/stages.py", "protocols/align/task.py", "protocols/cost.py", "protocols/task.py",
     "protocols/moments/task.py", "protocols/committee_task.py",
-    "protocols/task.py",
 }  # fmt: skip
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
 ALONE = {

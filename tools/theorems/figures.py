@@ -65,7 +65,7 @@ FIGURES = (
             ("grid-noise#proposition-what-rounding-costs",),
             (
                 "colonnade.privacy.noise.local_mechanisms:Grid.sensitivity_squared",
-                "colonnade.protocols.message_task:message_event",
+                "colonnade.protocols.task:message_event",
             ),
             (
                 "tests/privacy/test_grid.py::test_rounding_adds_at_most_one_step_a_coordinate",
@@ -620,7 +620,7 @@ PRINTED = (
 
 PASSED_ON = {
     "colonnade.privacy.noise_laws:AdditiveNoise.release": "law",
-    "colonnade.protocols.message_task:message_event": "grid",
+    "colonnade.protocols.task:message_event": "grid",
     "colonnade.study.party_config:PartyConfig.charged_events": "post-processing",
     "colonnade.study.planning:_price_function.events": "budget",
 }

@@ -33,8 +33,8 @@ from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
 from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.releases import DiscreteGaussianRelease, NonPrivate
-from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.task import NOISE_UNIT
 from colonnade.randomness import Stream
 from research.bounds import noise_deviation, split_noise, two_stage_mu_squared
 from research.formulas import classic_gaussian_sigma

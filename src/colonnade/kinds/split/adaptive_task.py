@@ -21,8 +21,7 @@ from colonnade.privacy import Budget, Event, NonPrivate, Trust
 from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
 from colonnade.privacy.sensitivity import checked_whole
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, ParticipantLoad, seconds_on_wire
-from colonnade.protocols.message_task import NOISE_UNIT
-from colonnade.protocols.task import TaskPrograms
+from colonnade.protocols.task import NOISE_UNIT, TaskPrograms
 
 StepRule = Literal["adam", "sgd"]
 _KEPT, _KEPT_SQUARE, _LEAST = 0.9, 0.999, 1e-8

@@ -25,7 +25,7 @@ from colonnade.kinds.split.model import SplitModel, strategy_named
 from colonnade.models.planner import Roster
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.privacy.releases import RandomisedResponse
-from colonnade.protocols.message_task import own_noise
+from colonnade.protocols.task import own_noise
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 

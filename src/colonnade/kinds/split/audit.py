@@ -21,9 +21,9 @@ from colonnade.models import Roster
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
 from colonnade.protocols.iteration import NoiseSampler
-from colonnade.protocols.message_task import own_noise
 from colonnade.protocols.moments import programs
 from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.task import own_noise
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 

@@ -29,9 +29,9 @@ from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
 from colonnade.models.pytorch import Adam
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.protocols.iteration import NoiseSampler, RoundCounter
-from colonnade.protocols.message_task import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import agree_on_rows, compare_digests, compare_rows
+from colonnade.protocols.task import own_noise
 from colonnade.randomness import Stream
 
 Labels = NDArray[np.int64]

@@ -19,8 +19,7 @@ from colonnade.privacy import Budget, Event, Trust
 from colonnade.privacy.calibrate import least_noise
 from colonnade.privacy.releases import NonPrivate, RandomisedResponse, RepeatedRelease
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, ParticipantLoad, seconds_on_wire
-from colonnade.protocols.message_task import NOISE_UNIT, MessageTask, message_event
-from colonnade.protocols.task import TaskPrograms
+from colonnade.protocols.task import NOISE_UNIT, MessageTask, TaskPrograms, message_event
 
 GRADIENT_BITS = 30
 """A clipped gradient is at most 2^30 steps of its own grid long."""
