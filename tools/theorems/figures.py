@@ -487,7 +487,7 @@ FIGURES = (
         "a lower bound on epsilon from samples, beside what is promised",
         Links(
             ("audits#the-audit|Theorem A", "audits#the-audit|Theorem B"),
-            ("colonnade.audit.lower_bounds:profile_audit",),
+            ("colonnade.audit.registry:profile_audit",),
             (
                 "tests/audit/test_distinguish.py::test_the_epsilon_bound_is_seldom_above_the_truth",
                 "tests/audit/test_distinguish.py::test_false_alarms_are_rarer_than_promised",
@@ -614,7 +614,7 @@ PRINTED = (
     ),
     Printed("colonnade.federation.monitoring:AgentMetrics", "a gauge of what is left of a cap", ("caps",)),
     # audits
-    Printed("colonnade.audit.lower_bounds:AuditResult.to_dict", "what was shown, in JSON", ("audit",)),
+    Printed("colonnade.audit.registry:AuditResult.to_dict", "what was shown, in JSON", ("audit",)),
     Printed("colonnade.audit.registry:GameVerdict.to_dict", "what is promised, in JSON", ("epsilon",)),
 )
 

@@ -13,7 +13,7 @@ from colonnade.models.assessment import Assessment, assess_chances
 from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.design import LabelDesign, without_label
 from colonnade.models.new_rows import MatchedPeople, Matrix, People, ReadingOptions, gather_people, labels_of
-from colonnade.models.parameters import CheckedBy
+from colonnade.models.planner import CheckedBy
 from colonnade.models.score_result import by_class
 from colonnade.tables.cell_parsing import itemise, pa
 

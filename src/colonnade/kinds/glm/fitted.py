@@ -33,8 +33,8 @@ from colonnade.models.estimates import ErrorBars
 from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel
 from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
 from colonnade.models.onnx_export import OnnxGraph, add_means
-from colonnade.models.parameters import one_of
 from colonnade.models.pictures import noise_picture
+from colonnade.models.planner import one_of
 from colonnade.models.serialization import (
     read_array,
     read_count,

@@ -21,8 +21,16 @@ from colonnade.kinds.glm.losses import Vector, estimate_scores
 from colonnade.kinds.glm.sides import KeptWeights, blur_scores, clipped_normal
 from colonnade.kinds.glm.task import STEPS
 from colonnade.models.federation import Federation
-from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, at_least, at_most, check_whole
-from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.planner import (
+    LIMITS_ROWS,
+    NAMES_MODEL,
+    InFile,
+    PlanDetails,
+    Roster,
+    at_least,
+    at_most,
+    check_whole,
+)
 from colonnade.models.score_result import (
     FILE_OF_MODEL,
     JointScores,

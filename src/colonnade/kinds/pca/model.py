@@ -22,8 +22,16 @@ from colonnade.kinds.pca.task import SubspaceIteration, fits, reach_for
 from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.new_rows import Matrix, People, ReadingOptions, encoded_matrix, gather_people, table_of
-from colonnade.models.parameters import Count, RowsAtMost, at_least, check_whole
-from colonnade.models.planner import ENOUGH_OF_A_SHARE, Roster, SampleSizeForecast, operator_norm
+from colonnade.models.planner import (
+    ENOUGH_OF_A_SHARE,
+    Count,
+    Roster,
+    RowsAtMost,
+    SampleSizeForecast,
+    at_least,
+    check_whole,
+    operator_norm,
+)
 from colonnade.models.serialization import read_array, read_size, read_texts
 from colonnade.privacy import Budget, parse_budgets
 from colonnade.protocols.moments.task import ColumnBlock, Moments, NoisyMoments

@@ -34,8 +34,16 @@ from colonnade.kinds.prediction.task import QuantisedAnswers, Respondent, ScoreP
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Federation
 from colonnade.models.linear_model import LinearModel
-from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
-from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.planner import (
+    NAMES_MODEL,
+    NAMES_PARTIES,
+    SETS_PRICE,
+    Count,
+    PlanDetails,
+    Roster,
+    RowsAtMost,
+    check_whole,
+)
 from colonnade.models.score_result import (
     FILE_OF_MODEL,
     JointScores,

@@ -44,13 +44,17 @@ from colonnade.models.design import LabelDesign, label_weight, split_label, weig
 from colonnade.models.estimates import ErrorBars
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.new_rows import Matrix, People, ReadingOptions
-from colonnade.models.parameters import (
+from colonnade.models.planner import (
+    ENOUGH_OF_A_PREDICTION,
     FINITE,
     Count,
     EpsilonByParty,
     Label,
+    PlanDetails,
     Positive,
+    Roster,
     RowsAtMost,
+    SampleSizeForecast,
     above,
     at_least,
     at_most,
@@ -58,7 +62,6 @@ from colonnade.models.parameters import (
     check_whole,
     one_of,
 )
-from colonnade.models.planner import ENOUGH_OF_A_PREDICTION, PlanDetails, Roster, SampleSizeForecast
 from colonnade.models.serialization import read_array, read_epsilons, read_size, read_size_if_any, read_text, read_texts
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.noise_laws import DEFAULT_LAW, FUNCTIONAL, NORMAL_LAWS, LawName, NormalLawName

@@ -51,7 +51,7 @@ from colonnade.models.classifier_mixin import ClassifierMixin, PredictionMixin, 
 from colonnade.models.design import LabelDesign, split_label, without_label
 from colonnade.models.federation import Federation
 from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
-from colonnade.models.parameters import (
+from colonnade.models.planner import (
     NAMES_PARTIES,
     SETS_PRICE,
     STRICT,
@@ -59,12 +59,14 @@ from colonnade.models.parameters import (
     Count,
     InFile,
     Label,
+    PlanDetails,
     Positive,
+    Roster,
     RowsAtMost,
+    SampleSizeForecast,
     check_whole,
     one_of,
 )
-from colonnade.models.planner import PlanDetails, Roster, SampleSizeForecast
 from colonnade.models.serialization import read_array, read_facts, read_size, read_text, read_texts
 from colonnade.privacy import Statement
 from colonnade.protocols.moments.task import Moments

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.audit.mechanisms import RoundSampler
 from colonnade.audit.registry import Game, observers, register
-from colonnade.audit.round_sampler import RoundSampler
 from colonnade.kinds.synthesis.mixture import round_sums
 from colonnade.kinds.synthesis.mixture.programs import reference_sums
 from colonnade.kinds.synthesis.mixture.round_sums import Whole, bound_vectors, integer_densities

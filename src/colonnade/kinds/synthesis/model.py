@@ -42,19 +42,21 @@ from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
 from colonnade.models.new_rows import match_people
-from colonnade.models.parameters import (
+from colonnade.models.planner import (
     NAMES_LABEL,
     STRICT,
     CheckedBy,
     Count,
     InFile,
+    PlanDetails,
     Positive,
+    Roster,
     RowsAtMost,
+    SampleSizeForecast,
     at_least,
     check_dotted,
     check_whole,
 )
-from colonnade.models.planner import PlanDetails, Roster, SampleSizeForecast
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
 from colonnade.protocols.roles import Coordinator, Owner
