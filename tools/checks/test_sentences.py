@@ -45,7 +45,7 @@ PUBLIC = {
     "protocols/compatibility.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "kinds/glm/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},
-    "kinds/prediction/on_demand.py": {"task.to"},
+    "kinds/prediction/model.py": {"task.to"},
     "mpc/fixed_point/shared_bits.py": {"degree", "len(points)"},
     "mpc/engine.py": {"'are' if len(self.lost) > 1 else 'is'", "enough", "left", "seats"},
     "mpc/shamir.py": {"degree", "len(points)"},

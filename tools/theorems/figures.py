@@ -27,7 +27,7 @@ FIGURES = (
         "moments of embeddings: the bound on a row holds whatever an encoder that did not see the table makes of it",
         Links(
             ("heads-from-moments#1-the-mechanism|Theorem", "heads-from-moments#2-who-sees-what"),
-            ("colonnade.kinds.split.committee_head:JointEmbeddings.moments",),
+            ("colonnade.kinds.split.head_strategy:JointEmbeddings.moments",),
             ("tests/kinds/split/test_heads.py::test_rows_are_embeddings_of_one_length_and_the_label_with_its_weight",),
             besides=("tests/kinds/split/test_audit.py::test_moments_of_features_move_nearly_as_far_as_is_charged",),
         ),
@@ -401,8 +401,8 @@ FIGURES = (
         Links(
             ("embedding-releases#2-the-theorem|Theorem", "embeddings-as-published#what-it-costs"),
             (
-                "colonnade.kinds.split.adaptive_task:AdaptiveTask.frozen_epsilon",
-                "colonnade.kinds.split.adaptive_task:embeddings_mu_squared",
+                "colonnade.kinds.split.embedding_task:AdaptiveTask.frozen_epsilon",
+                "colonnade.kinds.split.embedding_task:embeddings_mu_squared",
             ),
             (
                 "tests/kinds/split/test_adaptive_task.py::"

@@ -27,8 +27,7 @@ from colonnade.kinds.split.adaptive_programs import (
     spread_centres,
     stretch_factor,
 )
-from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveTask, EncoderSteps
-from colonnade.kinds.split.embedding_task import EmbeddingSender
+from colonnade.kinds.split.embedding_task import UNPROTECTED, AdaptiveTask, EmbeddingSender, EncoderSteps
 from colonnade.kinds.split.heads import SoftmaxHead
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.noise_laws import AdditiveNoise

@@ -16,7 +16,6 @@ from hypothesis.extra.numpy import arrays
 
 from colonnade.errors import NO_PART, CapacityError, ColonnadeError, DataError, PrivacyError, StudyError
 from colonnade.kinds.split import embedding_programs, private_training
-from colonnade.kinds.split.adaptive_task import embeddings_mu_squared
 from colonnade.kinds.split.embedding_programs import (
     EmbeddingScaling,
     EmbeddingSide,
@@ -24,7 +23,13 @@ from colonnade.kinds.split.embedding_programs import (
     class_centroids,
     contrastive_slopes,
 )
-from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask, NewEmbeddingTask
+from colonnade.kinds.split.embedding_task import (
+    GRADIENT_BITS,
+    EmbeddingSender,
+    EmbeddingTask,
+    NewEmbeddingTask,
+    embeddings_mu_squared,
+)
 from colonnade.kinds.split.private_training import clip_rows_within, clip_to_integers
 from colonnade.models.pytorch import Adam
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views

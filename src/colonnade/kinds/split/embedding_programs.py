@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.split.adaptive_task import AdaptiveTask
-from colonnade.kinds.split.embedding_task import EmbeddingTask
+from colonnade.kinds.split.embedding_task import AdaptiveTask, EmbeddingTask
 from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder, Vector
 from colonnade.kinds.split.heads import loss_and_slopes
 from colonnade.kinds.split.private_training import (
