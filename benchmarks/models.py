@@ -33,9 +33,8 @@ from numpy.typing import NDArray
 from colonnade.cli.demo import write_study
 from colonnade.kinds.glm.model import GLM
 from colonnade.kinds.regression.model import LogisticRegression
-from colonnade.kinds.split import committee_head
-from colonnade.kinds.split.committee_head import JointEmbeddings, Task
 from colonnade.kinds.split.encoders import Encoder, encoder_from
+from colonnade.kinds.split.head_strategy import HeadTask, JointEmbeddings, embed_scaled
 from colonnade.models import Roster
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.noise_laws import AdditiveNoise
@@ -456,7 +455,7 @@ def layout(width: int) -> JointEmbeddings:
     return JointEmbeddings(tuple((name, width) for name in SIDES), "left", 10)
 
 
-def head_task(width: int, wide: bool) -> Task:
+def head_task(width: int, wide: bool) -> HeadTask:
     """As a study plans it, epsilon 1 for the analyst."""
     joint, budgets = layout(width), parse_budgets({"analyst": 1.0}, 1e-5, HEAD_TRUST)
     return joint.directions(HEAD_TRUST, budgets) if wide else joint.moments(HEAD_TRUST, budgets)
@@ -473,7 +472,7 @@ def prepare_head(width: int, wide: bool, rows: int, name: str) -> Act:
 
 
 def _learn_head(
-    task: Task, width: int, table: Stored | None, labels: NDArray[np.int64] | None, stage: Stage
+    task: HeadTask, width: int, table: Stored | None, labels: NDArray[np.int64] | None, stage: Stage
 ) -> dict[str, Any]:
     started, cpu = time.perf_counter(), time.process_time()
     place, joint = stage.join(), layout(width)
@@ -507,7 +506,7 @@ def head_once(width: int, wide: bool, rows: int) -> dict[str, Any]:
     first = reports[COORDINATOR]
     assert all(np.allclose(first["weights"], report["weights"]) for report in reports.values()), "heads differ"
     sides, digits = halves("test")
-    new = np.hstack([committee_head.embed_scaled(encoder(name, width), sides[name]) for name in SIDES])
+    new = np.hstack([embed_scaled(encoder(name, width), sides[name]) for name in SIDES])
     scores = new @ first["weights"].T + first["intercept"]
     task = head_task(width, wide)
     opened = task.entries if isinstance(task, Moments) else task.rounds * task.entries

@@ -25,7 +25,7 @@ from arithmetic import SEATS, Seat
 from colonnade import PCA, Federation, LogisticRegression, Party, Schema, flag, number
 from colonnade.models import Estimator
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine
-from colonnade.mpc.fixed_point import functions
+from colonnade.mpc.fixed_point import arithmetic
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine, FixedPointShares
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import RunResult
@@ -276,8 +276,8 @@ OPERATIONS: Mapping[str, tuple[str, Operation]] = {
     "`multiply`, `truncate`": ("below `ulps` units", lambda e, x: e.multiply(x, x)),
     "`multiply` of integers": ("exact", lambda e, x: e.multiply(_whole(e, x), _whole(e, x), fraction=0)),
     "`negative`": ("exact", lambda e, x: e.negative(x)),
-    "`normalising_powers`": ("exact", functions.normalising_powers),
-    "`inverse_sqrt`": ("a share of 2^-f and `ulps` units", functions.inverse_sqrt),
+    "`normalising_powers`": ("exact", arithmetic.normalising_powers),
+    "`inverse_sqrt`": ("a share of 2^-f and `ulps` units", arithmetic.inverse_sqrt),
 }
 
 

@@ -32,8 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds import LogisticRegression
-from colonnade.kinds.regression.gradient_descent import GradientDescent, LearnedWeights
-from colonnade.kinds.regression.least_squares import steepness
+from colonnade.kinds.regression.least_squares import GradientDescent, LearnedWeights, steepness
 from colonnade.kinds.regression.programs import integer_scores, noise_shares, quantise
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.models import Roster

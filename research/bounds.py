@@ -13,7 +13,7 @@ from fractions import Fraction
 from colonnade.errors import PrivacyError
 from colonnade.kinds.glm.sensitivity import GradientExchange
 from colonnade.kinds.regression.sensitivity import Program, score_bound
-from colonnade.kinds.split.adaptive_task import embeddings_mu_squared
+from colonnade.kinds.split.embedding_task import embeddings_mu_squared
 from colonnade.privacy.accounting.loss_distributions import HAIR, log_gaussian_delta
 from colonnade.privacy.noise_laws import skellam_terms
 from colonnade.privacy.observers import check_delta

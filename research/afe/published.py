@@ -11,8 +11,7 @@ import numpy as np
 
 from colonnade.kinds.split import adaptive_programs
 from colonnade.kinds.split.adaptive_programs import add_noise, shape_embeddings
-from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveTask
-from colonnade.kinds.split.embedding_task import EmbeddingSender
+from colonnade.kinds.split.embedding_task import UNPROTECTED, AdaptiveTask, EmbeddingSender
 from colonnade.kinds.split.encoders import Encoder, RowEncoder, encoder_from
 from colonnade.kinds.split.heads import SoftmaxHead
 from colonnade.privacy import Trust

@@ -9,7 +9,7 @@ import numpy as np
 
 from colonnade.errors import ShareError
 from colonnade.kinds.regression import programs as gradients
-from colonnade.kinds.regression.gradient_descent import GradientDescent
+from colonnade.kinds.regression.least_squares import GradientDescent
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.mpc.residues import Residues
 from colonnade.mpc.shamir import evaluate_at

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.kinds.regression import programs as gradients
-from colonnade.kinds.regression.gradient_descent import GradientDescent
+from colonnade.kinds.regression.least_squares import GradientDescent
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.privacy.observers import Inputs
 from research.cheats.deviation import Array

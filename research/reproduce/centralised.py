@@ -9,8 +9,7 @@ import numpy as np
 from scipy.special import softmax
 
 from colonnade.kinds.synthesis.mixture.components import RowStatistics
-from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
-from colonnade.kinds.synthesis.mixture.mixture_model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.learners import Matrix, MixtureModel, VariationalLearner
 
 Clipping = Literal["local", "joint"]
 

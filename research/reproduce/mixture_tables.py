@@ -15,8 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture.components import ColumnStatistics, OwnComponents, RowStatistics
-from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, VariationalLearner
-from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, Matrix, MixtureModel, ParameterPosterior
+from colonnade.kinds.synthesis.mixture.learners import (
+    ExpectationLearner,
+    FittedMixture,
+    Matrix,
+    MixtureModel,
+    ParameterPosterior,
+    VariationalLearner,
+)
 from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
 from colonnade.models.planner import Roster
 from colonnade.privacy import Budget

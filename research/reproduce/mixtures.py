@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture import programs
 from colonnade.kinds.synthesis.mixture.components import OwnComponents, RowStatistics
-from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
-from colonnade.kinds.synthesis.mixture.mixture_model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.learners import Matrix, MixtureModel, VariationalLearner
 from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
 from colonnade.models.federation import Federation, Party
 from colonnade.models.planner import Roster

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import beta, binom
 
 from colonnade.audit import TableChange, games, neighbours_in_ball, sensitivity_probe
-from colonnade.audit.lower_bounds import EPSILONS, _at_least, profile_audit
+from colonnade.audit.registry import EPSILONS, _at_least, profile_audit
 from colonnade.errors import PrivacyError
 from colonnade.privacy.accounting.loss_distributions import gaussian_mu
 from colonnade.privacy.sensitivity import moments_sensitivity, rounded_norm_squared

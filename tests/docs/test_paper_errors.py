@@ -16,7 +16,7 @@ from scipy.stats import binom
 from colonnade.kinds.glm.sensitivity import GradientExchange, passive_squared, weights_sensitivity
 from colonnade.kinds.pca import evaluation as baselines
 from colonnade.kinds.regression.sensitivity import gradient_sensitivity, worst_weights_squared
-from colonnade.kinds.split.adaptive_task import embeddings_mu_squared
+from colonnade.kinds.split.embedding_task import embeddings_mu_squared
 from colonnade.privacy import Adjacency, Observer, Trust
 from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon, gaussian_mu
 from colonnade.privacy.sensitivity import party_norm_squared

@@ -8,7 +8,7 @@ import pytest
 
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, Shares
 from colonnade.mpc.fixed_point.shared_bits import BitEngine
-from colonnade.mpc.pseudorandom_sharing import CommonKeys
+from colonnade.mpc.shamir import CommonKeys
 
 
 def make(size: int, threshold: int, primes: Sequence[int] = PRIMES[:2], *, active: bool = False) -> Committee:

@@ -12,9 +12,8 @@ from scipy import stats
 from colonnade.errors import PeerLost, ShareError
 from colonnade.mpc import PRIMES, ResidueSystem, ShareEngine, Shares, shamir
 from colonnade.mpc.messages import pack, unpack
-from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
 from colonnade.mpc.residues import CHUNK, FEW
-from colonnade.mpc.shamir import complete_shares, evaluate_at, reconstruct, split_replicated
+from colonnade.mpc.shamir import CommonKeys, complete_shares, evaluate_at, key_groups, reconstruct, split_replicated
 from colonnade.randomness import Stream, new_key
 from tests.support.errors import refused
 

@@ -24,12 +24,11 @@ from colonnade.privacy import DiscreteGaussianRelease, RepeatedRelease, Trust
 from colonnade.privacy.events import unwrap
 from colonnade.protocols.committee_task import CommitteeTask
 from colonnade.protocols.iteration import PreparedNoise, RoundCounter
-from colonnade.protocols.message_task import message_event
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.session import partners_of
-from colonnade.protocols.task import PricedTask, RunnableTask, Task, check_complete
+from colonnade.protocols.task import PricedTask, RunnableTask, Task, check_complete, message_event
 from colonnade.wire import encode
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused

@@ -10,8 +10,8 @@ import pytest
 from colonnade import versions
 from colonnade.errors import ProtocolError
 from colonnade.mpc import oblivious
-from colonnade.mpc.fixed_point import functions, masks
-from colonnade.mpc.pseudorandom_sharing import CommonKeys
+from colonnade.mpc.fixed_point import arithmetic, masks
+from colonnade.mpc.shamir import CommonKeys
 from colonnade.protocols import compatibility, session
 from colonnade.tables import cell_parsing, dates, dates as days, keys
 from tests.support.errors import raises, refused
@@ -71,8 +71,8 @@ CHANGED = {
     # Other limbs are drawn before the first sharing of zero.
     "other chunks": ("masked", [(masks, "CHUNK", 1 << 14)]),
     "longer limbs": ("masked", [(masks, "LONG_LIMB", 24)]),
-    "another way for many": ("masked", [(functions, "FLAT", 1 << 22)]),
-    "another first guess": ("masked", [(functions, "_COEFFICIENT_BITS", 11)]),
+    "another way for many": ("masked", [(arithmetic, "FLAT", 1 << 22)]),
+    "another first guess": ("masked", [(arithmetic, "_COEFFICIENT_BITS", 11)]),
     "no sharing of zero": ("masked", [(CommonKeys, "add_zero", lambda self, target, degree: None)]),
     "another stream": ("masked", [(CommonKeys, "pair_stream", lambda self, dealer, seat: self._between[seat, dealer])]),
     "other pieces": ("transfers", [(oblivious, "PIECE", 1 << 10)]),
@@ -88,13 +88,13 @@ def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch, change: str) -> N
                 set_it = patch.setitem if isinstance(where, dict) else patch.setattr
                 set_it(where, what, other)
             compatibility._digest.cache_clear()
-            functions._root_plan.cache_clear()
+            arithmetic._root_plan.cache_clear()
             found = dict(
                 one.split("=") for one in compatibility.compatibility_record("bank", aligns=True)["rules"].split()
             )
         assert found[name] != DIGESTS[name]
     finally:
-        functions._root_plan.cache_clear()
+        arithmetic._root_plan.cache_clear()
         compatibility._digest.cache_clear()
 
 

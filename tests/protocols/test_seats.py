@@ -18,7 +18,7 @@ from colonnade.kinds.pca import programs as power
 from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.prediction import programs as scores
 from colonnade.kinds.regression import programs as gradients
-from colonnade.kinds.regression.gradient_descent import GradientDescent
+from colonnade.kinds.regression.least_squares import GradientDescent
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.kinds.tables import programs as marginals
 from colonnade.mpc import Shares

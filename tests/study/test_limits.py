@@ -7,10 +7,9 @@ from pydantic import ValidationError
 
 from colonnade.errors import EngineError, StudyError
 from colonnade.study import Study
-from colonnade.study.engine import ray_actors
+from colonnade.study.engine import ray_cluster
 from colonnade.study.engine.base import ProcessEngine
-from colonnade.study.engine.ray_actors import RayEngine
-from colonnade.study.engine.ray_cluster import CERTIFICATES, check_guarded, is_loopback
+from colonnade.study.engine.ray_cluster import CERTIFICATES, RayEngine, check_guarded, is_loopback
 from colonnade.study.party_file import ComputeSection, parse_size
 from colonnade.study.study_file import LimitsSection
 from colonnade.wire import Hub, Identity, dial
@@ -193,6 +192,6 @@ def test_without_ray_a_sentence_says_what_to_install(monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(ray_actors, "import_module", absent)
+    monkeypatch.setattr(ray_cluster, "import_module", absent)
     with raises(EngineError, "EN014"):
         RayEngine("local").start("tests.study.engine.roles:counter", (), 1)

@@ -28,8 +28,7 @@ from colonnade.cli.results import publish
 from colonnade.drawing.canvas import Html, tag
 from colonnade.errors import PolicyError, StudyError
 from colonnade.models import Estimator, Roster, registry
-from colonnade.models.parameters import Count
-from colonnade.models.planner import PlanDetails
+from colonnade.models.planner import Count, PlanDetails
 from colonnade.models.registry import ModelKind
 from colonnade.privacy import Event, Ledger, Observer, Sensitivity, Statement, Trust, parse_budgets
 from colonnade.privacy.noise.local_mechanisms import round_and_zero_long_rows

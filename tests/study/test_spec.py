@@ -21,7 +21,7 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.models import registry
-from colonnade.models.parameters import LIMITS_ROWS, NAMES_LABEL
+from colonnade.models.planner import LIMITS_ROWS, NAMES_LABEL
 from colonnade.privacy import Adjacency, Ledger, Trust
 from colonnade.study import PartyConfig, RunRecord, Study
 from colonnade.study.party_config import DigestApproval

@@ -19,7 +19,7 @@ from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
 from colonnade.kinds.glm import kept_scores, programs as exchange
 from colonnade.kinds.pca import programs as directions
 from colonnade.kinds.polynomial import programs as polynomial
-from colonnade.kinds.prediction import on_demand, programs as scores, randomised_answers as levels
+from colonnade.kinds.prediction import model as on_demand, programs as scores, randomised_answers as levels
 from colonnade.kinds.regression import programs as gradients
 from colonnade.kinds.split import adaptive_programs as adaptive
 from colonnade.kinds.tables import programs as marginals

@@ -757,7 +757,7 @@ STATEMENTS = {
     "from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial, probe": (*HEAVY, "cryptography"),
     "from colonnade.wire import check_name": (*PARTS, "asyncio", "ssl"),
     "import colonnade.mpc.committee, colonnade.mpc.engine, colonnade.mpc.blinding": HEAVY,
-    "import colonnade.mpc.key_value_store, colonnade.mpc.accelerator, colonnade.mpc.fixed_point.functions": HEAVY,
+    "import colonnade.mpc.key_value_store, colonnade.mpc.accelerator, colonnade.mpc.fixed_point.arithmetic": HEAVY,
 }
 
 

@@ -18,9 +18,8 @@ PLANNED = {
     "kinds/regression/task.py", "kinds/sketch/model.py", "kinds/split/embedding_task.py",
     "kinds/synthesis/mixture/components.py", "kinds/synthesis/mixture/learners.py",
     "kinds/synthesis/mixture/task.py", "kinds/tables/task.py",
-    "kinds/tables/stages.py", "protocols/align/task.py", "protocols/cost.py", "protocols/message_task.py",
+    "kinds/tables/stages.py", "protocols/align/task.py", "protocols/cost.py", "protocols/task.py",
     "protocols/moments/task.py", "protocols/committee_task.py",
-    "protocols/task.py",
 }  # fmt: skip
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
 ALONE = {
@@ -46,7 +45,7 @@ PUBLIC = {
     "protocols/compatibility.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "kinds/glm/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},
-    "kinds/prediction/on_demand.py": {"task.to"},
+    "kinds/prediction/model.py": {"task.to"},
     "mpc/fixed_point/shared_bits.py": {"degree", "len(points)"},
     "mpc/engine.py": {"'are' if len(self.lost) > 1 else 'is'", "enough", "left", "seats"},
     "mpc/shamir.py": {"degree", "len(points)"},

@@ -20,7 +20,7 @@ _STAGED = "colonnade.kinds.tables.stages:StagedMarginals"
 _MIXTURE = "colonnade.kinds.synthesis.mixture.task:MixtureTask"
 _EMBEDDINGS = "colonnade.kinds.split.embedding_task:EmbeddingTask"
 _NEW = "colonnade.kinds.split.embedding_task:NewEmbeddingTask"
-_ADAPTIVE = "colonnade.kinds.split.adaptive_task:AdaptiveTask"
+_ADAPTIVE = "colonnade.kinds.split.embedding_task:AdaptiveTask"
 _SKETCH = "colonnade.kinds.sketch.model:SketchTask"
 
 _NORMAL = "colonnade.protocols.moments.task:normal_release"
@@ -558,5 +558,5 @@ CHARGED = (
 SERVING = {
     "colonnade.protocols.align.task:AlignmentTask": "it has no epsilon; its statement says what it tells",
     "colonnade.protocols.lanes.lane:LaneTask": "a part of a task, whose events are charged once",
-    "colonnade.kinds.prediction.on_demand:StandingScores": "those of scores, once a period",
+    "colonnade.kinds.prediction.model:StandingScores": "those of scores, once a period",
 }

@@ -27,7 +27,7 @@ FIGURES = (
         "moments of embeddings: the bound on a row holds whatever an encoder that did not see the table makes of it",
         Links(
             ("heads-from-moments#1-the-mechanism|Theorem", "heads-from-moments#2-who-sees-what"),
-            ("colonnade.kinds.split.committee_head:JointEmbeddings.moments",),
+            ("colonnade.kinds.split.head_strategy:JointEmbeddings.moments",),
             ("tests/kinds/split/test_heads.py::test_rows_are_embeddings_of_one_length_and_the_label_with_its_weight",),
             besides=("tests/kinds/split/test_audit.py::test_moments_of_features_move_nearly_as_far_as_is_charged",),
         ),
@@ -65,7 +65,7 @@ FIGURES = (
             ("grid-noise#proposition-what-rounding-costs",),
             (
                 "colonnade.privacy.noise.local_mechanisms:Grid.sensitivity_squared",
-                "colonnade.protocols.message_task:message_event",
+                "colonnade.protocols.task:message_event",
             ),
             (
                 "tests/privacy/test_grid.py::test_rounding_adds_at_most_one_step_a_coordinate",
@@ -401,8 +401,8 @@ FIGURES = (
         Links(
             ("embedding-releases#2-the-theorem|Theorem", "embeddings-as-published#what-it-costs"),
             (
-                "colonnade.kinds.split.adaptive_task:AdaptiveTask.frozen_epsilon",
-                "colonnade.kinds.split.adaptive_task:embeddings_mu_squared",
+                "colonnade.kinds.split.embedding_task:AdaptiveTask.frozen_epsilon",
+                "colonnade.kinds.split.embedding_task:embeddings_mu_squared",
             ),
             (
                 "tests/kinds/split/test_adaptive_task.py::"
@@ -487,7 +487,7 @@ FIGURES = (
         "a lower bound on epsilon from samples, beside what is promised",
         Links(
             ("audits#the-audit|Theorem A", "audits#the-audit|Theorem B"),
-            ("colonnade.audit.lower_bounds:profile_audit",),
+            ("colonnade.audit.registry:profile_audit",),
             (
                 "tests/audit/test_distinguish.py::test_the_epsilon_bound_is_seldom_above_the_truth",
                 "tests/audit/test_distinguish.py::test_false_alarms_are_rarer_than_promised",
@@ -614,13 +614,13 @@ PRINTED = (
     ),
     Printed("colonnade.federation.monitoring:AgentMetrics", "a gauge of what is left of a cap", ("caps",)),
     # audits
-    Printed("colonnade.audit.lower_bounds:AuditResult.to_dict", "what was shown, in JSON", ("audit",)),
+    Printed("colonnade.audit.registry:AuditResult.to_dict", "what was shown, in JSON", ("audit",)),
     Printed("colonnade.audit.registry:GameVerdict.to_dict", "what is promised, in JSON", ("epsilon",)),
 )
 
 PASSED_ON = {
     "colonnade.privacy.noise_laws:AdditiveNoise.release": "law",
-    "colonnade.protocols.message_task:message_event": "grid",
+    "colonnade.protocols.task:message_event": "grid",
     "colonnade.study.party_config:PartyConfig.charged_events": "post-processing",
     "colonnade.study.planning:_price_function.events": "budget",
 }

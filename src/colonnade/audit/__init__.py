@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from colonnade.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from colonnade.audit.lower_bounds import profile_audit as profile_audit
     from colonnade.audit.registry import (
         Game as Game,
         ProbeReport as ProbeReport,
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
         TableChange as TableChange,
         games as games,
         neighbours_in_ball as neighbours_in_ball,
+        profile_audit as profile_audit,
         register as register,
         sensitivity_probe as sensitivity_probe,
         subject as subject,
@@ -25,9 +25,7 @@ MOST_SAMPLES = 10_000_000  # a gigabyte of memory, and hours for the larger game
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "lower_bounds": "profile_audit",
-        "registry": (
-            "Game Sampler games register subject subjects TableChange ProbeReport neighbours_in_ball sensitivity_probe"
-        ),
+        "registry": "Game Sampler games register subject subjects TableChange ProbeReport neighbours_in_ball "
+        "profile_audit sensitivity_probe",
     },
 )

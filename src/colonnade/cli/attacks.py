@@ -30,8 +30,7 @@ from colonnade.audit.registry import GameVerdict, judge
 from colonnade.cli.output import Json, emit, progress_bar, say
 from colonnade.errors import DataError, StorageError, StudyError
 from colonnade.models import serialization
-from colonnade.models.base import Estimator
-from colonnade.models.new_rows import match_people
+from colonnade.models.base import Estimator, match_people
 from colonnade.privacy.statement import format_rounded_up
 from colonnade.randomness import new_key
 from colonnade.report import audit_pages as page

@@ -10,10 +10,19 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models.assessment import Assessment, assess_chances
-from colonnade.models.base import Estimator, Result, RunTask
+from colonnade.models.base import (
+    Estimator,
+    MatchedPeople,
+    Matrix,
+    People,
+    ReadingOptions,
+    Result,
+    RunTask,
+    gather_people,
+    labels_of,
+)
 from colonnade.models.design import LabelDesign, without_label
-from colonnade.models.new_rows import MatchedPeople, Matrix, People, ReadingOptions, gather_people, labels_of
-from colonnade.models.parameters import CheckedBy
+from colonnade.models.planner import CheckedBy
 from colonnade.models.score_result import by_class
 from colonnade.tables.cell_parsing import itemise, pa
 

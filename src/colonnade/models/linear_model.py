@@ -11,11 +11,10 @@ import numpy as np
 
 from colonnade.drawing.canvas import Chart, Picture
 from colonnade.errors import DataError, StudyError
-from colonnade.models.base import Result, RunTask
+from colonnade.models.base import Matrix, People, ReadingOptions, Result, RunTask, encoded_matrix, table_of
 from colonnade.models.classifier_mixin import ClassifierMixin, PredictionMixin
 from colonnade.models.design import LabelDesign, without_label
 from colonnade.models.estimates import ErrorBars, Estimate
-from colonnade.models.new_rows import Matrix, People, ReadingOptions, encoded_matrix, table_of
 from colonnade.models.onnx_export import (
     OnnxGraph,
     add_classes,

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.lazy import LazyModule
+from colonnade.models.base import Matrix
 from colonnade.models.design import without_label
-from colonnade.models.new_rows import Matrix
 from colonnade.models.serialization import replace_file
 from colonnade.tables import Schema
 from colonnade.tables.centring import ColumnCentring, Norm

@@ -19,11 +19,9 @@ from typing_extensions import TypeVar
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
-from colonnade.models.base import Estimator, Result, RunTask
-from colonnade.models.new_rows import ReadingOptions
-from colonnade.models.parameters import InFile, not_shorter_than
+from colonnade.models.base import Estimator, ReadingOptions, Result, RunTask
 from colonnade.models.pictures import scores_picture
-from colonnade.models.planner import Roster
+from colonnade.models.planner import InFile, Roster, not_shorter_than
 from colonnade.models.serialization import plain_value, read_array, read_texts
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import find_unbudgeted

@@ -16,8 +16,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, LabelBinarizer
 from sklearn.svm import LinearSVC
 
+from colonnade.models.base import Matrix, gather_people
 from colonnade.models.design import without_label
-from colonnade.models.new_rows import Matrix, gather_people
 from colonnade.tables.centring import ColumnCentring, Norm
 from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.schema import Schema

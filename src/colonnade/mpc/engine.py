@@ -16,10 +16,10 @@ from colonnade.message_schema import FixedBytes, Integer, ItemList, MessageSchem
 from colonnade.mpc import messages
 from colonnade.mpc.committee import Committee, PeerLink, Shares
 from colonnade.mpc.messages import pack, unpack
-from colonnade.mpc.pseudorandom_sharing import CommonKeys
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shamir import (
     REPLICATED_SEATS,
+    CommonKeys,
     DealingFunction,
     deal_shares,
     evaluate_at,

@@ -18,15 +18,13 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, blinding, oblivious
-from colonnade.mpc.fixed_point import functions
-from colonnade.mpc.fixed_point.arithmetic import BITS_AT_ONCE, NUMBERS_AT_ONCE
-from colonnade.mpc.fixed_point.functions import FLAT, GUARD
+from colonnade.mpc.fixed_point import arithmetic
+from colonnade.mpc.fixed_point.arithmetic import BITS_AT_ONCE, FLAT, GUARD, NUMBERS_AT_ONCE
 from colonnade.mpc.fixed_point.masks import CHUNK, LONG_LIMB, MaskSource
 from colonnade.mpc.messages import BLOCK, WAVE
 from colonnade.mpc.oblivious import CODE_BITS, TransferReceiver, TransferSender
-from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
 from colonnade.mpc.residues import FEW, LIMB
-from colonnade.mpc.shamir import split_replicated, to_polynomial_share
+from colonnade.mpc.shamir import CommonKeys, key_groups, split_replicated, to_polynomial_share
 from colonnade.privacy.noise.local_mechanisms import Grid, round_rows
 from colonnade.protocols.align.messages import key_for, keyed_hashes
 from colonnade.protocols.align.ot_psi import AT_WORK
@@ -77,9 +75,9 @@ def _masked() -> Iterator[Any]:
     """
     yield b"one group reads; blocks in turn; masks in limbs, chunk by chunk; coins of three seats in two steps"
     yield np.array([FEW, BLOCK, WAVE, CHUNK, LONG_LIMB, LIMB, GUARD, FLAT, BITS_AT_ONCE, NUMBERS_AT_ONCE], dtype="<i8")
-    yield np.array([functions.group_bit_lengths(length, FLAT + 1) for length in range(1, 63)], dtype="<i8")
+    yield np.array([arithmetic.group_bit_lengths(length, FLAT + 1) for length in range(1, 63)], dtype="<i8")
     for fraction in (16, 26, 31):
-        yield np.array([*functions.constants(fraction)], dtype="<i8")
+        yield np.array([*arithmetic.constants(fraction)], dtype="<i8")
     sent: list[NDArray[np.int32]] = []
     masks = MaskSource(_first_of_three(sent))
     for mask in (masks.mask(27, CHUNK + 40), masks.open_mask(27, CHUNK + 40)):

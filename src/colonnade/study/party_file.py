@@ -95,8 +95,7 @@ class ComputeSection(WorkersSection):
             from colonnade.study.engine.base import ProcessEngine
 
             return ProcessEngine(self.memory, forks)
-        from colonnade.study.engine.ray_actors import RayEngine
-        from colonnade.study.engine.ray_cluster import check_guarded
+        from colonnade.study.engine.ray_cluster import RayEngine, check_guarded
 
         if self.address is not None:
             check_guarded(self.address)

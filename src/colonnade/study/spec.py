@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, IdentityError, SchemaError, StudyError
 from colonnade.models import registry
-from colonnade.models.parameters import NAMES_LABEL, NAMES_MODEL
-from colonnade.models.planner import Roster
+from colonnade.models.planner import NAMES_LABEL, NAMES_MODEL, Roster
 from colonnade.models.serialization import write_whole
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import BindingBudget, binding_budget

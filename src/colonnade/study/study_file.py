@@ -27,7 +27,7 @@ from pydantic import (
 
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.models import registry
-from colonnade.models.parameters import (
+from colonnade.models.planner import (
     FINITE,
     LIMITS_ROWS,
     NAMES_MODEL,

@@ -23,8 +23,8 @@ from colonnade.privacy import DiscreteGaussianRelease, Trust
 from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
 from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.statement import format_rounded_up
-from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import Role
+from colonnade.protocols.task import NOISE_UNIT
 from colonnade.tables import population
 from tests.support.errors import raises
 from tests.support.federations import aligned, federation, numbers

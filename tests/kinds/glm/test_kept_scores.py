@@ -22,8 +22,8 @@ from colonnade.models import Roster
 from colonnade.models.assessment import assess_chances
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.noise_laws import AdditiveNoise
-from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.task import NOISE_UNIT
 from colonnade.randomness import Stream
 from colonnade.testing import seeded
 from tests.support import protocols as kit

@@ -13,7 +13,7 @@ from sklearn import decomposition
 from colonnade import PCA, Federation, Observer, Party, Schema, flag, number
 from colonnade.cli import text_output
 from colonnade.errors import CapacityError, DataError, IdentityError, PrivacyError, SchemaError, StudyError
-from colonnade.kinds.pca import component_errors, evaluation as baselines
+from colonnade.kinds.pca import evaluation as baselines, model as component_errors
 from colonnade.kinds.pca.evaluation import captured_by_pca
 from colonnade.kinds.pca.model import WIDE, top_eigenvectors
 from colonnade.kinds.pca.task import SubspaceIteration

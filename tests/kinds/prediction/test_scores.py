@@ -18,8 +18,13 @@ from scipy.integrate import quad
 from scipy.stats import norm, skellam
 
 from colonnade.errors import CapacityError, DataError, PrivacyError, ProtocolError, StudyError
-from colonnade.kinds.prediction import on_demand, programs as scores, randomised_answers as levels, task as choice
-from colonnade.kinds.prediction.on_demand import GateDecision, StandingScores
+from colonnade.kinds.prediction import (
+    model as on_demand,
+    programs as scores,
+    randomised_answers as levels,
+    task as choice,
+)
+from colonnade.kinds.prediction.model import GateDecision, StandingScores
 from colonnade.kinds.prediction.programs import OwnScoreParts, quantise, reference, simulate
 from colonnade.kinds.prediction.task import NOISE_UNIT, QuantisedAnswers, Respondent, ScorePart, Scores
 from colonnade.privacy import NonPrivate, SkellamRelease, Statement, Trust, parse_budgets

@@ -28,9 +28,10 @@ from colonnade import (
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import fitted as glm_kept, programs as exchange
 from colonnade.kinds.glm.programs import ExchangeOutcome
-from colonnade.kinds.regression import gradient_descent, least_squares as error_bars, report as regression
-from colonnade.kinds.regression.gradient_descent import GradientDescent, LearnedWeights
+from colonnade.kinds.regression import least_squares as error_bars, report as regression
 from colonnade.kinds.regression.least_squares import (
+    GradientDescent,
+    LearnedWeights,
     MomentReading,
     balance_categories,
     check_ridge,
@@ -377,7 +378,7 @@ def test_the_ball_of_weights_keeps_noise_within_bounds(share):
         for _ in range(task.rounds):
             descent.step(rng.normal(size=task.entries) * task.noise_std * task.batch * task.divisor)
         found.append(descent.learned.weights)
-    claimed = gradient_descent.weight_deviations(LearnedWeights(task, np.zeros((1, task.width))))
+    claimed = error_bars.weight_deviations(LearnedWeights(task, np.zeros((1, task.width))))
     left = 0.8  # by later steps, of which a flat loss has none
     assert np.std(found) * left == pytest.approx(claimed[0], rel=0.12)
     assert (claimed[0] < 0.9 * left * free) == (share < 1)

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings, strategies as st
 from colonnade import LogisticRegression, flag
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.kinds.regression import programs as gradients
-from colonnade.kinds.regression.gradient_descent import GradientDescent, squared_norm
+from colonnade.kinds.regression.least_squares import GradientDescent, squared_norm
 from colonnade.kinds.regression.programs import quantise
 from colonnade.kinds.regression.sensitivity import (
     Program,

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.kinds.split.adaptive_task import AdaptiveTask
-from colonnade.kinds.split.embedding_task import EmbeddingSender
+from colonnade.kinds.split.embedding_task import AdaptiveTask, EmbeddingSender
 from colonnade.kinds.split.heads import SoftmaxHead
 from colonnade.privacy import Trust
 from tests.support.protocols import Array

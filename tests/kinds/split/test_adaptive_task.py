@@ -27,13 +27,12 @@ from colonnade.kinds.split.adaptive_programs import (
     spread_centres,
     stretch_factor,
 )
-from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveTask, EncoderSteps
-from colonnade.kinds.split.embedding_task import EmbeddingSender
+from colonnade.kinds.split.embedding_task import UNPROTECTED, AdaptiveTask, EmbeddingSender, EncoderSteps
 from colonnade.kinds.split.heads import SoftmaxHead
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.noise_laws import AdditiveNoise
-from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.task import NOISE_UNIT
 from colonnade.randomness import Stream
 from tests.kinds.split.adaptive_stand_ins import adaptive_task, head_of, people
 from tests.kinds.split.embedding_learners import Product

@@ -36,7 +36,7 @@ from colonnade.kinds.split.embedding_programs import EmbeddingScaling, Embedding
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask, NewEmbeddingTask
 from colonnade.kinds.split.encoders import TrainableEncoder, encoder_from
 from colonnade.models import Roster
-from colonnade.models.new_rows import match_people
+from colonnade.models.base import match_people
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon

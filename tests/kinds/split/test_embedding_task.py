@@ -16,7 +16,6 @@ from hypothesis.extra.numpy import arrays
 
 from colonnade.errors import NO_PART, CapacityError, ColonnadeError, DataError, PrivacyError, StudyError
 from colonnade.kinds.split import embedding_programs, private_training
-from colonnade.kinds.split.adaptive_task import embeddings_mu_squared
 from colonnade.kinds.split.embedding_programs import (
     EmbeddingScaling,
     EmbeddingSide,
@@ -24,7 +23,13 @@ from colonnade.kinds.split.embedding_programs import (
     class_centroids,
     contrastive_slopes,
 )
-from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask, NewEmbeddingTask
+from colonnade.kinds.split.embedding_task import (
+    GRADIENT_BITS,
+    EmbeddingSender,
+    EmbeddingTask,
+    NewEmbeddingTask,
+    embeddings_mu_squared,
+)
 from colonnade.kinds.split.private_training import clip_rows_within, clip_to_integers
 from colonnade.models.pytorch import Adam
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
@@ -33,8 +38,8 @@ from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
 from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.privacy.releases import DiscreteGaussianRelease, NonPrivate
-from colonnade.protocols.message_task import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.task import NOISE_UNIT
 from colonnade.randomness import Stream
 from research.bounds import noise_deviation, split_noise, two_stage_mu_squared
 from research.formulas import classic_gaussian_sigma

@@ -11,13 +11,13 @@ import pytest
 from colonnade.errors import DataError, ProtocolError, StudyError
 from colonnade.kinds.pca import programs as directions
 from colonnade.kinds.pca.task import SubspaceIteration
-from colonnade.kinds.split.committee_head import (
+from colonnade.kinds.split.encoders import encoder_from
+from colonnade.kinds.split.head_strategy import (
     JointEmbeddings,
     embed_scaled,
     scale_to_length,
     suggested_width,
 )
-from colonnade.kinds.split.encoders import encoder_from
 from colonnade.kinds.split.heads import (
     HeadStatistics,
     LabelledSums,

@@ -20,7 +20,7 @@ from colonnade import Federation, Party, SplitClassifier, SplitRegressor, SplitS
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.split import encoders as split_kept, model as split_model
 from colonnade.kinds.split.adaptive_programs import clip_rows
-from colonnade.kinds.split.adaptive_task import AdaptiveTask
+from colonnade.kinds.split.embedding_task import AdaptiveTask
 from colonnade.kinds.split.encoder_base import Encoder
 from colonnade.kinds.split.encoders import encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
 from colonnade.kinds.split.model import own_encoder

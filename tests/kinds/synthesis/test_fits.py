@@ -19,9 +19,9 @@ from colonnade.kinds.synthesis.population import (
     mend_people,
     strongest_pairs,
 )
-from colonnade.kinds.synthesis.product_mixture import ProductMixture
 from colonnade.kinds.synthesis.release_fit import (
     ForbiddenMass,
+    ProductMixture,
     ResidualTargets,
     combine_estimates,
     contrast_basis,

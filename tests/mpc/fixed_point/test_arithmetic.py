@@ -14,7 +14,7 @@ from scipy import stats
 from colonnade.errors import CapacityError, ProtocolError, ShareError
 from colonnade.mpc import ShareEngine
 from colonnade.mpc.committee import Shares
-from colonnade.mpc.fixed_point import arithmetic as fixedpoint, functions, truncation
+from colonnade.mpc.fixed_point import arithmetic as fixedpoint, truncation
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
 from colonnade.mpc.fixed_point.masks import MaskSource, residue_system_for
 from colonnade.mpc.fixed_point.shared_bits import BitEngine
@@ -58,7 +58,7 @@ OPERATIONS = {
     "truncations": (lambda e, x, y, p: e.truncate(x, 5), lambda x, y, p: x * Fraction(1, 2**15), 1),
     "comparisons": (lambda e, x, y, p: e.negative(e.subtract(x, y)), lambda x, y, p: x < y, 0),
     "bit lengths": (
-        lambda e, x, y, p: functions.normalising_powers(e, p),
+        lambda e, x, y, p: fixedpoint.normalising_powers(e, p),
         lambda x, y, p: [1 << 30 - value.bit_length() if value else 0 for value in p],
         0,
     ),
@@ -115,7 +115,7 @@ NOTHING = {
     "products of integers": (lambda e, x: e.multiply(*whole(e, x, x), fraction=0), (0,)),
     "truncations": (lambda e, x: e.truncate(x, 5), (0,)),
     "comparisons": (lambda e, x: e.negative(x), (0,)),
-    "roots": (lambda e, x: functions.inverse_sqrt(e, x.reshape(3, 0)), (3, 0)),
+    "roots": (lambda e, x: fixedpoint.inverse_sqrt(e, x.reshape(3, 0)), (3, 0)),
 }
 
 
@@ -140,7 +140,9 @@ def test_errors_of_truncation_balance(play):
 
 def check_root(play, values, fraction, bits, committee=None):
     """An inverse root is as exact as it says; zero gives zero. Returns the engine of one seat."""
-    opened, _, engine = compute(play, functions.inverse_sqrt, values, committee=committee, fraction=fraction, bits=bits)
+    opened, _, engine = compute(
+        play, fixedpoint.inverse_sqrt, values, committee=committee, fraction=fraction, bits=bits
+    )
     numbers, unit = values * 2.0**-fraction, 2.0**-fraction
     true = np.where(values, np.maximum(numbers, unit) ** -0.5, 0.0)
     assert (np.abs(opened * unit - true) < unit * (true + engine.ulps)).all()
@@ -165,7 +167,7 @@ def test_roots_of_any_positive_numbers(play, values, fraction):
 
 @pytest.mark.parametrize(("bits", "fraction"), [(7, 15), (17, 16), (25, 15), (26, 16), (31, 15)])
 def test_many_numbers_take_the_way_with_fewer_coins(play, monkeypatch, bits, fraction):
-    monkeypatch.setattr(functions, "FLAT", 10)
+    monkeypatch.setattr(fixedpoint, "FLAT", 10)
     values = np.array([0, 1, 2, 3, 100, 127, (1 << bits) - 1])
     engine = check_root(play, values, fraction, bits)
     coins = [key for key in engine.masks.used if key[0] == "coins"]
@@ -187,7 +189,7 @@ def test_many_numbers_take_the_way_with_fewer_coins(play, monkeypatch, bits, fra
 def test_the_primes_that_are_said_to_be_needed_are_enough(play, size, threshold, fraction, magnitude):
     top = (1 << (fraction + magnitude)) - 1
     values = np.unique(np.concatenate([np.arange(9), np.geomspace(1, top, 30).astype(np.int64), [top - 1, top]]))
-    bits = functions.bits_needed(fraction, magnitude, (comb(size, threshold) + 1) / 2)
+    bits = fixedpoint.bits_needed(fraction, magnitude, (comb(size, threshold) + 1) / 2)
     committee = replace(make(size, threshold), system=residue_system_for(bits, size, threshold))
     check_root(play, values, fraction, fraction + magnitude, committee)
     opened, _, engine = compute(
@@ -271,12 +273,11 @@ def test_many_numbers_are_taken_in_parts(play, monkeypatch):
     values = (np.arange(1, 25) << 16).reshape(2, 12)
     due = {
         "negative": (lambda e, x: e.negative(x), values < 0, 0),
-        "root": (functions.inverse_sqrt, 2.0**30 / np.sqrt(values), 20),
-        "powers": (functions.normalising_powers, 1 << 30 - np.floor(np.log2(values)).astype(int) - 1, 0),
+        "root": (fixedpoint.inverse_sqrt, 2.0**30 / np.sqrt(values), 20),
+        "powers": (fixedpoint.normalising_powers, 1 << 30 - np.floor(np.log2(values)).astype(int) - 1, 0),
     }
-    for module in (fixedpoint, functions):
-        monkeypatch.setattr(module, "BITS_AT_ONCE", 5)
-        monkeypatch.setattr(module, "NUMBERS_AT_ONCE", 7)
+    monkeypatch.setattr(fixedpoint, "BITS_AT_ONCE", 5)
+    monkeypatch.setattr(fixedpoint, "NUMBERS_AT_ONCE", 7)
     for name, (operation, exact, error) in due.items():
         found, _, engine = compute(play, operation, values)
         assert {key[2] for key in engine.masks.used} == ({5, 4} if name == "powers" else {7, 3})
@@ -291,8 +292,8 @@ WATCHED = {
     "integers": lambda e, x: e.multiply(x, e.from_shares(x.shares, x.bound, 0), fraction=20),
     "truncation": lambda e, x: e.truncate(x, 5),
     "comparison": lambda e, x: e.negative(x),
-    "powers": functions.normalising_powers,
-    "inverse root": functions.inverse_sqrt,
+    "powers": fixedpoint.normalising_powers,
+    "inverse root": fixedpoint.inverse_sqrt,
 }
 WITH_BITS = {"comparison", "powers", "inverse root"}
 IN_BLOCKS = ("product", "truncation", "comparison")

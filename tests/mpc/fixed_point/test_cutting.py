@@ -16,13 +16,12 @@ from scipy import stats
 from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc import PRIMES, ResidueSystem, ShareEngine
 from colonnade.mpc.committee import Shares
-from colonnade.mpc.fixed_point import functions, masks, truncation, truncation as packing
+from colonnade.mpc.fixed_point import arithmetic, masks, truncation, truncation as packing
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
 from colonnade.mpc.fixed_point.masks import MaskSource
 from colonnade.mpc.messages import pack, pack_words, quarter_length
-from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
 from colonnade.mpc.residues import centred
-from colonnade.mpc.shamir import lagrange_weights
+from colonnade.mpc.shamir import CommonKeys, key_groups, lagrange_weights
 from colonnade.randomness import Stream
 from tests.support.errors import refused
 
@@ -331,7 +330,7 @@ def test_what_was_made_ahead_in_one_piece_is_overwritten_where_it_was_used_only(
 
     def program(engine, x):
         def step():
-            return engine.multiply(x, x), functions.inverse_sqrt(engine, x[:64])
+            return engine.multiply(x, x), arithmetic.inverse_sqrt(engine, x[:64])
 
         first = step()
         due = {key: 3 * times for key, times in engine.masks.used.items()}

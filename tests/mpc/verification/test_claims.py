@@ -12,8 +12,7 @@ from colonnade.message_schema import receive_message
 from colonnade.mpc import PRIMES, ResidueSystem, ShareEngine, Shares, messages
 from colonnade.mpc.fixed_point.shared_bits import BinaryField, BitEngine, BitShares
 from colonnade.mpc.messages import pack, unpack
-from colonnade.mpc.pseudorandom_sharing import CommonKeys
-from colonnade.mpc.shamir import evaluate_at, lagrange_weights
+from colonnade.mpc.shamir import CommonKeys, evaluate_at, lagrange_weights
 from colonnade.mpc.verification import bit_products as verification, claims, large_field as field
 from colonnade.mpc.verification.bit_products import BitProductClaims
 from colonnade.mpc.verification.claims import ShareClaims

@@ -16,9 +16,9 @@ import pytest
 
 from colonnade.errors import EngineError
 from colonnade.randomness import Stream
-from colonnade.study.engine import ray_actors
+from colonnade.study.engine import ray_cluster
 from colonnade.study.engine.base import ProcessEngine, WorkerLoss, WorkerMessage, pickle_value
-from colonnade.study.engine.ray_actors import LOCAL, RayEngine
+from colonnade.study.engine.ray_cluster import LOCAL, RayEngine
 from colonnade.wire import Identity
 from tests.study.engine.roles import Unreadable
 from tests.support.errors import raises
@@ -145,7 +145,7 @@ def test_a_worker_that_cannot_begin_is_told_as_such(engine, workers, monkeypatch
     if not isinstance(engine, RayEngine):
         pytest.skip("a process is forked from its head's own modules")
     with monkeypatch.context() as patch:
-        patch.setattr(ray_actors, "pickle_value", lambda *_: b"of another version")
+        patch.setattr(ray_cluster, "pickle_value", lambda *_: b"of another version")
         workers[0] = engine.replace(workers[0])
         event = heard(engine)
     assert isinstance(event, WorkerLoss)

@@ -34,7 +34,7 @@ def on_cluster(test):
 # One cluster to a process: Ray reads its settings once.
 ALONE = f"""
 import glob, json, os, sys, time
-from colonnade.study.engine.ray_actors import RayEngine, _OWN_TOKEN
+from colonnade.study.engine.ray_cluster import RayEngine, _OWN_TOKEN
 engine = RayEngine("local")
 for worker in engine.start({COUNTER!r}, (), 2):
     engine.send(worker, ("pid",))
@@ -74,7 +74,7 @@ import ray._private.ray_constants as constants
 constants.ENABLE_RAY_CLUSTER = False
 from ray.cluster_utils import Cluster
 from colonnade.study.engine.base import WorkerLoss, WorkerMessage
-from colonnade.study.engine.ray_actors import RayEngine
+from colonnade.study.engine.ray_cluster import RayEngine
 from colonnade.study.engine.ray_cluster import start_node
 def another():
     node = start_node(lambda: cluster.add_node(num_cpus=1, wait=False), {PATIENCE})
@@ -200,7 +200,7 @@ def test_a_cluster_of_several_nodes_that_loses_one_and_gets_another(folder):
 LOSER = f"""
 import json, sys
 from colonnade.errors import EngineError
-from colonnade.study.engine.ray_actors import RayEngine as OnRay
+from colonnade.study.engine.ray_cluster import RayEngine as OnRay
 def tell(value):
     sys.stdout.write(json.dumps(value) + "\\n")
     sys.stdout.flush()
@@ -358,7 +358,7 @@ CALLER = f"""
 import json, sys
 from colonnade.errors import EngineError
 from colonnade.study.engine.base import WorkerLoss
-from colonnade.study.engine.ray_actors import RayEngine
+from colonnade.study.engine.ray_cluster import RayEngine
 def heard():
     event = engine.events.get(timeout={PATIENCE})
     if isinstance(event, WorkerLoss):

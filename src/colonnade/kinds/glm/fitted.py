@@ -27,14 +27,14 @@ from colonnade.kinds.glm.sides import KeptWeights, unblur_scores
 from colonnade.kinds.glm.task import Exchange
 from colonnade.models import assessment as glm_metrics, serialization
 from colonnade.models.assessment import Assessment
+from colonnade.models.base import Matrix, People, ReadingOptions, table_of
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.design import LabelDesign
 from colonnade.models.estimates import ErrorBars
 from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel
-from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
 from colonnade.models.onnx_export import OnnxGraph, add_means
-from colonnade.models.parameters import one_of
 from colonnade.models.pictures import noise_picture
+from colonnade.models.planner import one_of
 from colonnade.models.serialization import (
     read_array,
     read_count,

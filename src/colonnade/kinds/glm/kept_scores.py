@@ -21,8 +21,16 @@ from colonnade.kinds.glm.losses import Vector, estimate_scores
 from colonnade.kinds.glm.sides import KeptWeights, blur_scores, clipped_normal
 from colonnade.kinds.glm.task import STEPS
 from colonnade.models.federation import Federation
-from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, at_least, at_most, check_whole
-from colonnade.models.planner import PlanDetails, Roster
+from colonnade.models.planner import (
+    LIMITS_ROWS,
+    NAMES_MODEL,
+    InFile,
+    PlanDetails,
+    Roster,
+    at_least,
+    at_most,
+    check_whole,
+)
 from colonnade.models.score_result import (
     FILE_OF_MODEL,
     JointScores,
@@ -36,10 +44,9 @@ from colonnade.models.score_result import (
 from colonnade.privacy import Event, Statement, Trust
 from colonnade.privacy.events import audience_of
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, ParticipantLoad, seconds_on_wire
-from colonnade.protocols.message_task import NOISE_UNIT, MessageTask, message_event, own_noise
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import KnownPeople, agree_on_rows, compare_rows
-from colonnade.protocols.task import TaskPrograms
+from colonnade.protocols.task import NOISE_UNIT, MessageTask, TaskPrograms, message_event, own_noise
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.bins import Matrix

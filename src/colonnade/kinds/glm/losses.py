@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
-from colonnade.models.parameters import Positive, check_positive, one_of
+from colonnade.models.planner import Positive, check_positive, one_of
 from colonnade.tables.bins import Matrix, Quantity
 from colonnade.tables.columns import Column
 

@@ -20,23 +20,25 @@ from colonnade.kinds.glm.preflight import Guarantees, protection
 from colonnade.kinds.glm.programs import ExchangeOutcome
 from colonnade.kinds.glm.task import Exchange
 from colonnade.models.assessment import Assessment, assess_chances
+from colonnade.models.base import Matrix, People, ReadingOptions
 from colonnade.models.classifier_mixin import Threshold, check_threshold
 from colonnade.models.design import split_label
 from colonnade.models.federation import Federation
-from colonnade.models.new_rows import Matrix, People, ReadingOptions
-from colonnade.models.parameters import (
+from colonnade.models.planner import (
     FINITE,
     LIMITS_ROWS,
     STRICT,
     Count,
     InFile,
     Label,
+    PlanDetails,
     Positive,
+    Roster,
+    SampleSizeForecast,
     at_least,
     at_most,
     check_whole,
 )
-from colonnade.models.planner import PlanDetails, Roster, SampleSizeForecast
 from colonnade.models.score_result import JointScores
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.roles import COORDINATOR, Owner

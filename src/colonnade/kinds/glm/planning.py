@@ -18,7 +18,7 @@ from colonnade.errors import StudyError
 from colonnade.kinds.glm.losses import Family
 from colonnade.kinds.glm.sides import FILLED, clipped_normal
 from colonnade.kinds.glm.task import RECEIVED_CLIP, RELEASE, Exchange, ExchangeSide, Method
-from colonnade.models.parameters import check_positive, check_whole, is_number, one_of
+from colonnade.models.planner import check_positive, check_whole, is_number, one_of
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.sensitivity import float_up
 from colonnade.protocols.rows import ColumnBlock

@@ -24,9 +24,9 @@ from colonnade.kinds.glm.sides import ActiveDescent, ActiveFit, KeptWeights, Pas
 from colonnade.kinds.glm.task import Exchange
 from colonnade.message_schema import ArrayForm, FiniteFloat, ItemList, MessageSchema, TextForm, receive_message
 from colonnade.protocols.iteration import NoiseSampler, PreparedNoise, RoundCounter
-from colonnade.protocols.message_task import own_noise
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows, agree_on_rows, compare_digests, compare_rows
+from colonnade.protocols.task import own_noise
 from colonnade.randomness import Stream, new_key
 
 FIT = MessageSchema("fit", name=TextForm(32, "[0-9a-f]{32}"))

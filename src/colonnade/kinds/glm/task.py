@@ -19,9 +19,8 @@ from colonnade.kinds.glm.losses import AT_ONCE, NEWTON_STEPS, TRIALS, Family, pr
 from colonnade.privacy import Event, Trust
 from colonnade.privacy.sensitivity import float_up, root_up
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, ParticipantLoad, seconds_on_wire
-from colonnade.protocols.message_task import NOISE_UNIT, MessageTask, message_event
 from colonnade.protocols.rows import ColumnBlock, JointRows
-from colonnade.protocols.task import TaskPrograms
+from colonnade.protocols.task import NOISE_UNIT, MessageTask, TaskPrograms, message_event
 
 RECEIVED_CLIP = 3.0  # scores that the active party received are scaled to deviation 1 and clipped to this
 _SLACK = Fraction(1, 1 << 12)

@@ -14,7 +14,7 @@ Reading order:
 - ``task``, ``programs``, ``subspace_iteration``: the task of wide tables and how far one person moves it, its programs
   and its public search.
 - ``sensitivity``: how far one person moves products with directions.
-- ``component_errors``: what noise did to the components; ``report``: how a person sees the result.
+- ``report``: how a person sees the result.
 - ``audit``: the games.
 - ``evaluation``: beside a trusted curator and local noise, for experiments.
 """

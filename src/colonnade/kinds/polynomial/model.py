@@ -16,9 +16,8 @@ from colonnade.kinds.polynomial.task import NamedColumns, NoisySums, Polynomials
 from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
-from colonnade.models.parameters import InFile, RowsAtMost, at_least, check_whole, not_shorter_than
 from colonnade.models.pictures import sums_picture
-from colonnade.models.planner import Roster
+from colonnade.models.planner import InFile, Roster, RowsAtMost, at_least, check_whole, not_shorter_than
 from colonnade.models.serialization import read_array, read_count, read_texts
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.local_mechanisms import RoundingMode

@@ -9,11 +9,11 @@ allow it), or one level of each other party.
 
 Reading order:
 
-- ``model``: ``JointPrediction`` and ``joint_scores``, which a data scientist calls.
+- ``model``: ``JointPrediction`` and ``joint_scores``, which a data scientist calls, and sums as a session
+  that stays open for questions.
 - ``task``: sums on shares, or levels answered at random; ``programs``: those of sums;
   ``randomised_answers``: those of levels.
 - ``score_posterior``: from what was heard to what is believed of a person.
-- ``on_demand``: sums as a session that stays open for questions.
 - ``report``: how a person sees the result.
 - ``audit``: the games.
 """

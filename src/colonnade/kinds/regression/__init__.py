@@ -14,7 +14,7 @@ Reading order:
 - :mod:`colonnade.protocols.moments`: the task and programs of one release, with the bounds of the functional mechanism
   (:mod:`colonnade.privacy.sensitivity`); ``least_squares``: from that release to weights, with error bars.
 - ``task``, ``programs``: rounds of gradients; ``sensitivity``: how far one person moves a gradient;
-  ``gradient_descent``: from opened gradients to weights.
+  both ways to weights are in ``least_squares``.
 - ``report``: how a person sees the result.
 - ``audit``: the games.
 """

@@ -11,8 +11,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.audit.mechanisms import RoundSampler
 from colonnade.audit.registry import Game, Person, describe_neighbours, observers, register, rows_at_bounds
-from colonnade.audit.round_sampler import RoundSampler
 from colonnade.kinds.regression import programs as gradient_integers
 from colonnade.kinds.regression.model import LinearRegression
 from colonnade.kinds.regression.programs import reference as gradient_reference

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.regression import gradient_descent, least_squares, least_squares as error_bars
-from colonnade.kinds.regression.gradient_descent import LearnedWeights
+from colonnade.kinds.regression import least_squares, least_squares as error_bars
 from colonnade.kinds.regression.least_squares import (
     FittedWeights,
+    LearnedWeights,
     MomentReading,
     PartLaw,
     check_ridge,
@@ -39,18 +39,22 @@ from colonnade.kinds.regression.least_squares import (
 )
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.models.assessment import accuracy
+from colonnade.models.base import Matrix, People, ReadingOptions
 from colonnade.models.classifier_mixin import ClassifierMixin, Threshold, check_threshold, shares_of
 from colonnade.models.design import LabelDesign, label_weight, split_label, weighted_rows
 from colonnade.models.estimates import ErrorBars
 from colonnade.models.linear_model import LinearModel
-from colonnade.models.new_rows import Matrix, People, ReadingOptions
-from colonnade.models.parameters import (
+from colonnade.models.planner import (
+    ENOUGH_OF_A_PREDICTION,
     FINITE,
     Count,
     EpsilonByParty,
     Label,
+    PlanDetails,
     Positive,
+    Roster,
     RowsAtMost,
+    SampleSizeForecast,
     above,
     at_least,
     at_most,
@@ -58,7 +62,6 @@ from colonnade.models.parameters import (
     check_whole,
     one_of,
 )
-from colonnade.models.planner import ENOUGH_OF_A_PREDICTION, PlanDetails, Roster, SampleSizeForecast
 from colonnade.models.serialization import read_array, read_epsilons, read_size, read_size_if_any, read_text, read_texts
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.noise_laws import DEFAULT_LAW, FUNCTIONAL, NORMAL_LAWS, LawName, NormalLawName
@@ -635,7 +638,7 @@ class LogisticRegression(ClassifierMixin[Task, Published], Regression):
 
     def _gradient_bars(self, result: LearnedWeights) -> tuple[ErrorBars | None, ErrorBars | None]:
         """Weights as far as noise may have moved them in all rounds; that of the intercept is part of all of them."""
-        if (deviations := gradient_descent.weight_deviations(result)) is None:
+        if (deviations := least_squares.weight_deviations(result)) is None:
             return None, None
         slopes, offsets = deviations * result.task.scale, deviations * result.task.constant / result.task.gamma
         moved = np.hypot(offsets, slopes * float(np.linalg.norm(self.design_.middles)))

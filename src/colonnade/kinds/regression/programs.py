@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, ProtocolError
-from colonnade.kinds.regression.gradient_descent import GradientDescent, LearnedWeights
+from colonnade.kinds.regression.least_squares import GradientDescent, LearnedWeights
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.message_schema import ArrayForm, FixedBytes, MessageSchema, receive_message
 from colonnade.mpc import ShareEngine, Shares

@@ -15,8 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from colonnade.errors import StudyError
-from colonnade.models.parameters import Count, Positive, RowsAtMost
-from colonnade.models.planner import PlanDetails, Planner, Roster
+from colonnade.models.planner import Count, PlanDetails, Planner, Positive, Roster, RowsAtMost
 from colonnade.privacy import Event, PoissonSampled, RepeatedRelease, Sensitivity, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.noise_laws import DEFAULT_LAW, FUNCTIONAL, AdditiveNoise, LawName

@@ -12,16 +12,16 @@ every epoch and slopes come back, as the paper has it: nothing is promised. Enco
 Reading order:
 
 - ``model``: ``SplitClassifier`` and ``SplitRegressor``, which a data scientist calls.
-- ``head_strategy`` with ``committee_head``: what the ways to a head have in common, and a committee's;
+- ``head_strategy``: what the ways to a head have in common, and a committee's;
   ``embeddings_strategy`` with ``embedding_task`` and ``embedding_programs``: that over told embeddings, and the
-  algorithm as published with ``adaptive_task`` and ``adaptive_programs``.
+  algorithm as published with ``adaptive_programs``.
 - ``heads``: linear heads from noisy sums and from noisy embeddings, and heads that learn step by step.
 - ``encoder_base``: what encoders are, and those in numpy; ``torch_encoders``: networks; ``encoders``: how encoders are
   said, made, checked and kept.
 - ``private_training``: sums by which encoders learn, charged.
 - ``scores``: scores of new people, a study of its own.
 - ``report``: how a person sees the result.
-- ``audit``: the games; ``attack_views``: what an attacker sees of one person.
+- ``audit``: the games, and what an attacker sees of one person.
 
 A head is a regression, its directions are those of PCA, and scores are added up as joint predictions are: so this kind
 imports those three.

@@ -21,16 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.split.adaptive_task import AdaptiveTask, EncoderSteps
 from colonnade.kinds.split.embedding_programs import real_embeddings
-from colonnade.kinds.split.embedding_task import EmbeddingSender
+from colonnade.kinds.split.embedding_task import AdaptiveTask, EmbeddingSender, EncoderSteps
 from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder, Vector
 from colonnade.kinds.split.heads import LearningHead
 from colonnade.message_schema import FixedBytes, MessageSchema, receive_message
 from colonnade.protocols.iteration import NoiseSampler, RoundCounter
-from colonnade.protocols.message_task import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import IdentifiedRows, agree_on_rows, compare_rows
+from colonnade.protocols.task import own_noise
 from colonnade.randomness import KEY_BYTES, Stream, new_key
 
 _NOTHING = 1e-300

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.split.adaptive_task import AdaptiveTask
-from colonnade.kinds.split.embedding_task import EmbeddingTask
+from colonnade.kinds.split.embedding_task import AdaptiveTask, EmbeddingTask
 from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder, Vector
 from colonnade.kinds.split.heads import loss_and_slopes
 from colonnade.kinds.split.private_training import (
@@ -29,9 +28,9 @@ from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
 from colonnade.models.pytorch import Adam
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.protocols.iteration import NoiseSampler, RoundCounter
-from colonnade.protocols.message_task import own_noise
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import agree_on_rows, compare_digests, compare_rows
+from colonnade.protocols.task import own_noise
 from colonnade.randomness import Stream
 
 Labels = NDArray[np.int64]

@@ -17,9 +17,8 @@ import numpy as np
 from colonnade.errors import StudyError
 from colonnade.kinds.split import adaptive_programs, embedding_programs
 from colonnade.kinds.split.adaptive_programs import clip_rows, require_finite
-from colonnade.kinds.split.adaptive_task import UNPROTECTED, AdaptiveTask
 from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingsOutcome
-from colonnade.kinds.split.embedding_task import EmbeddingSender, EmbeddingTask
+from colonnade.kinds.split.embedding_task import UNPROTECTED, AdaptiveTask, EmbeddingSender, EmbeddingTask
 from colonnade.kinds.split.encoder_base import Matrix, Training
 from colonnade.kinds.split.encoders import Encoder, RowEncoder, count_parameters, linear_over, read_constants
 from colonnade.kinds.split.head_strategy import (

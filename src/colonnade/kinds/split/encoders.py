@@ -49,7 +49,7 @@ from colonnade.kinds.split.torch_encoders import (
 )
 from colonnade.models import serialization
 from colonnade.models.design import LabelDesign
-from colonnade.models.parameters import check_whole
+from colonnade.models.planner import check_whole
 from colonnade.models.pytorch import load_torch
 from colonnade.models.serialization import name_file_in_errors, packed, replace_private, unpack_arrays
 from colonnade.randomness import new_key

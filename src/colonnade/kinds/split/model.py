@@ -22,9 +22,7 @@ from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.kinds.split import encoders, head_strategy
-from colonnade.kinds.split.adaptive_task import AdaptiveTask
-from colonnade.kinds.split.committee_head import embed_scaled
-from colonnade.kinds.split.embedding_task import EmbeddingTask, Training
+from colonnade.kinds.split.embedding_task import AdaptiveTask, EmbeddingTask, Training
 from colonnade.kinds.split.embeddings_strategy import EmbeddingsStrategy, PublishedStrategy
 from colonnade.kinds.split.encoder_base import LinearEncoder, image_shape, worse_training
 from colonnade.kinds.split.encoders import (
@@ -43,15 +41,16 @@ from colonnade.kinds.split.head_strategy import (
     HeadStrategy,
     LearnedHead,
     PlanSetting,
+    embed_scaled,
     merge_outcomes,
 )
 from colonnade.kinds.split.heads import Solver
 from colonnade.models import serialization
+from colonnade.models.base import Matrix, People, ReadingOptions, table_of
 from colonnade.models.classifier_mixin import ClassifierMixin, PredictionMixin, Threshold, check_threshold
 from colonnade.models.design import LabelDesign, split_label, without_label
 from colonnade.models.federation import Federation
-from colonnade.models.new_rows import Matrix, People, ReadingOptions, table_of
-from colonnade.models.parameters import (
+from colonnade.models.planner import (
     NAMES_PARTIES,
     SETS_PRICE,
     STRICT,
@@ -59,12 +58,14 @@ from colonnade.models.parameters import (
     Count,
     InFile,
     Label,
+    PlanDetails,
     Positive,
+    Roster,
     RowsAtMost,
+    SampleSizeForecast,
     check_whole,
     one_of,
 )
-from colonnade.models.planner import PlanDetails, Roster, SampleSizeForecast
 from colonnade.models.serialization import read_array, read_facts, read_size, read_text, read_texts
 from colonnade.privacy import Statement
 from colonnade.protocols.moments.task import Moments

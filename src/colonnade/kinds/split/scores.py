@@ -24,11 +24,10 @@ from colonnade.kinds.split.embedding_task import EmbeddingSender, NewEmbeddingTa
 from colonnade.kinds.split.encoders import OWN, RowEncoder, supposition_about
 from colonnade.kinds.split.heads import ScorePrior, centre_classes, flattening_factor
 from colonnade.kinds.split.model import SplitModel
+from colonnade.models.base import Matrix
 from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.federation import Federation
-from colonnade.models.new_rows import Matrix
-from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
-from colonnade.models.planner import Roster
+from colonnade.models.planner import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, Roster, RowsAtMost, check_whole
 from colonnade.models.score_result import (
     FILE_OF_MODEL,
     JointScores,

@@ -11,7 +11,7 @@ drawn from the fitted model without another look at data.
 Reading order:
 
 - ``model``: ``Synthesizer``, which a data scientist calls, and its parameters.
-- ``release_fit`` with ``product_mixture``: from a release to a model, and figures with the noise in them.
+- ``release_fit``: from a release to a model, and figures with the noise in them.
 - ``population``: made-up people, and how well they agree with the release; ``card``: what lies beside the table.
 - ``mixture/``: DPVI: task, programs, responsibilities on shares, inference; ``sensitivity``: how far one person moves a
   round.

@@ -13,11 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.audit.mechanisms import RoundSampler
 from colonnade.audit.registry import Game, observers, register
-from colonnade.audit.round_sampler import RoundSampler
-from colonnade.kinds.synthesis.mixture import round_sums
-from colonnade.kinds.synthesis.mixture.programs import reference_sums
-from colonnade.kinds.synthesis.mixture.round_sums import Whole, bound_vectors, integer_densities
+from colonnade.kinds.synthesis.mixture.programs import (
+    Whole,
+    bound_vectors,
+    integer_densities,
+    noise_shares,
+    reference_sums,
+)
 from colonnade.kinds.synthesis.mixture.task import MixturePart, MixtureTask
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.randomness import Stream
@@ -50,7 +54,7 @@ class MixtureSumSampler(RoundSampler[MixtureTask]):
 
     def draw_noise(self, count: int, stream: Stream) -> NDArray[np.int64]:
         """One owner's noise of one round."""
-        return round_sums.noise_shares(self.task, count, stream)
+        return noise_shares(self.task, count, stream)
 
     def _vectors(self, part: MixturePart, turned: bool) -> Whole:
         """The person's integer vectors: the clip in the first of the numbers."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.synthesis import card, population
-from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture
+from colonnade.kinds.synthesis.mixture.learners import FittedMixture
 from colonnade.kinds.synthesis.mixture.task import (
     BatchSampling,
     ClippingMode,
@@ -30,31 +30,37 @@ from colonnade.kinds.synthesis.mixture.task import (
     restore_mixture,
 )
 from colonnade.kinds.synthesis.population import MixturePopulation, Population, SyntheticTable
-from colonnade.kinds.synthesis.product_mixture import ProductMixture
-from colonnade.kinds.synthesis.release_fit import MIN_REFITS, CombinedInterval, combine_estimates, fit_release
+from colonnade.kinds.synthesis.release_fit import (
+    MIN_REFITS,
+    CombinedInterval,
+    ProductMixture,
+    combine_estimates,
+    fit_release,
+)
 from colonnade.kinds.synthesis.report import marginals_chart
 from colonnade.kinds.tables import queries
 from colonnade.kinds.tables.layout import Binning, MarginalRows, TableLayout, code_columns, plain_bins
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, NoisyMarginals
 from colonnade.kinds.tables.stages import StagedMarginals, StagedResult
 from colonnade.kinds.tables.task import Marginals
-from colonnade.models.base import Estimator
+from colonnade.models.base import Estimator, match_people
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
-from colonnade.models.new_rows import match_people
-from colonnade.models.parameters import (
+from colonnade.models.planner import (
     NAMES_LABEL,
     STRICT,
     CheckedBy,
     Count,
     InFile,
+    PlanDetails,
     Positive,
+    Roster,
     RowsAtMost,
+    SampleSizeForecast,
     at_least,
     check_dotted,
     check_whole,
 )
-from colonnade.models.planner import PlanDetails, Roster, SampleSizeForecast
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
 from colonnade.protocols.roles import Coordinator, Owner

@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture
-from colonnade.kinds.synthesis.product_mixture import ProductMixture
-from colonnade.kinds.synthesis.release_fit import refit_redrawn
+from colonnade.kinds.synthesis.mixture.learners import FittedMixture
+from colonnade.kinds.synthesis.release_fit import ProductMixture, refit_redrawn
 from colonnade.kinds.tables.layout import Codes, TableLayout
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, Residual, misfit
 from colonnade.models.estimates import NORMAL_95, Estimate

@@ -1,6 +1,6 @@
 """Random numbers that a computation needs: masks, masks whose bits are shared too, and coins; can be made ahead.
 
-A mask is the sum of one number from every group of seats (:mod:`pseudorandom_sharing`), each uniform below 2^width. It
+A mask is the sum of one number from every group of seats (:mod:`colonnade.mpc.shamir`), each uniform below 2^width. It
 hides a secret when both are opened as a sum. Take two secrets that differ by less than 2^b, and an observer who knows
 the numbers of all groups but one: the two sums have a statistical distance of at most 2^(b - width) to this observer.
 """
@@ -24,8 +24,8 @@ from colonnade.mpc.committee import Shares
 from colonnade.mpc.engine import ShareEngine
 from colonnade.mpc.fixed_point.shared_bits import WORD, BitEngine, BitShares, add_bits, slice_bits, word_count
 from colonnade.mpc.messages import BLOCK, pack, unpack
-from colonnade.mpc.pseudorandom_sharing import key_groups
 from colonnade.mpc.residues import LIMB, Residues, ResidueSystem, centred
+from colonnade.mpc.shamir import key_groups
 from colonnade.mpc.verification.bit_products import BitProductClaims
 from colonnade.mpc.verification.claims import MOST_HELD
 from colonnade.randomness import Stream

@@ -31,8 +31,7 @@ from colonnade.errors import ShareError
 from colonnade.message_schema import receive_message
 from colonnade.mpc import messages
 from colonnade.mpc.committee import Committee, PeerLink
-from colonnade.mpc.pseudorandom_sharing import CommonKeys, key_groups
-from colonnade.mpc.shamir import inconsistent_shares
+from colonnade.mpc.shamir import CommonKeys, inconsistent_shares, key_groups
 from colonnade.randomness import Stream
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 To cut off b bits of a number x, seats open c = x + r + a constant. The mask r is the sum of one number l + 2^b h of
 each group of seats. Then (c - c mod 2^b) / 2^b - sum h is the floor of (x + sum l) / 2^b.
 
-A number that all seats of a group know is already shared (:mod:`colonnade.mpc.pseudorandom_sharing`). So only one group
+A number that all seats of a group know is already shared (:mod:`colonnade.mpc.shamir`). So only one group
 must know c, if no seat is spare and seats do not check each other. These are its *readers*. Few numbers are sent to all
 readers, in one round. Many numbers are cut in blocks: one seat of each block opens it, and tells the other readers the
 quotients. For comparisons all seats need the lowest bits of c, and are told these.

@@ -23,12 +23,14 @@ from colonnade.kinds.synthesis.mixture.components import (
 )
 from colonnade.kinds.synthesis.mixture.learners import (
     ExpectationLearner,
+    FittedMixture,
+    MixtureModel,
+    ParameterPosterior,
     VariationalLearner,
     parameters_from_moments,
     shrink_to_mean,
     simplex,
 )
-from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, MixtureModel, ParameterPosterior
 from colonnade.tables.columns import category, flag, number
 from colonnade.tables.encoding import decode
 from colonnade.tables.schema import Schema

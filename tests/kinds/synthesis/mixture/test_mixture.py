@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from colonnade.audit import registry
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError, StudyError
-from colonnade.kinds.synthesis.mixture import programs, round_sums
+from colonnade.kinds.synthesis.mixture import programs
 from colonnade.kinds.synthesis.mixture.responsibilities import weigh_in_clear
 from colonnade.kinds.synthesis.mixture.task import OVERFLOW_CHANCE, MixtureTask
 from colonnade.mpc import ShareEngine, Shares
@@ -203,13 +203,13 @@ def test_statistics_are_computed_once(changes, monkeypatch):
 def test_the_distance_of_masks_is_what_the_arithmetic_adds_up(joint_clip, monkeypatch):
     """For one row; the arithmetic counts all places of a batch. Of joint clipping it is a bound."""
     engines = []
-    real = round_sums.FixedPointEngine
+    real = programs.FixedPointEngine
 
     def made(*given):
         engines.append(real(*given))
         return engines[-1]
 
-    monkeypatch.setattr(round_sums, "FixedPointEngine", made)
+    monkeypatch.setattr(programs, "FixedPointEngine", made)
     task = mixture_task(joint_clip=joint_clip)
     execute(task, flags(task, 40))
     places = task.batch_places(40) * task.rounds
@@ -366,13 +366,13 @@ def test_a_seat_that_deviates_once_is_caught_before_sums_are_opened(where, which
 
 def test_seats_that_are_told_different_slopes_do_not_open_anything(opened, monkeypatch):
     """An owner tells one seat other slopes: what that seat sums would not lie on one polynomial with the others."""
-    task, told, calls = active((2, 3), vectors="linear", rounds=1), programs.round_sums.slopes_fields, []
+    task, told, calls = active((2, 3), vectors="linear", rounds=1), programs.slopes_fields, []
 
     def twisted(slopes):
         calls.append(slopes)
         fields = told(slopes)
         return fields | {"slope": fields["slope"] + (len(calls) == 1)}
 
-    monkeypatch.setattr(programs.round_sums, "slopes_fields", twisted)
+    monkeypatch.setattr(programs, "slopes_fields", twisted)
     refused(ColonnadeError, "SH006", execute, task, flags(task, 70))
     assert not opened

@@ -15,6 +15,13 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
 from colonnade.kinds.synthesis.mixture.components import LinearDerivatives
+from colonnade.kinds.synthesis.mixture.programs import (
+    bound_vectors,
+    clip_factors,
+    integer_densities,
+    integer_slopes,
+    integer_statistics,
+)
 from colonnade.kinds.synthesis.mixture.responsibilities import (
     NORM_BITS,
     JointClip,
@@ -23,13 +30,6 @@ from colonnade.kinds.synthesis.mixture.responsibilities import (
     clip_on_shares,
     weigh_in_clear,
     weigh_on_shares,
-)
-from colonnade.kinds.synthesis.mixture.round_sums import (
-    bound_vectors,
-    clip_factors,
-    integer_densities,
-    integer_slopes,
-    integer_statistics,
 )
 from colonnade.kinds.synthesis.sensitivity import MixtureBounds, responsibilities_square, vector_square
 from colonnade.mpc import Committee, ShareEngine

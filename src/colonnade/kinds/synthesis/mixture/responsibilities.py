@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
-from colonnade.mpc.fixed_point import functions
+from colonnade.mpc.fixed_point import arithmetic
 from colonnade.mpc.fixed_point.arithmetic import MAX_READ_BITS, FixedPointEngine, FixedPointShares
 from colonnade.privacy.sensitivity import root_up
 
@@ -86,7 +86,7 @@ def weigh_on_shares(
         joint = engine.shift(engine.multiply(joint, more, fraction=f, bound=1 << 2 * f), precision.lift)
         joint = replace(joint, bound=(1 << f) - 1)
     total = replace(engine.total(joint, 1), bound=(1 << f) - 1).reshape(-1, 1)
-    power = functions.normalising_powers(engine, total)
+    power = arithmetic.normalising_powers(engine, total)
     near = replace(engine.multiply(joint, power, fraction=f), bound=(1 << f) - 1)
     whole = replace(engine.total(near, 1), bound=(1 << f) - 1).reshape(-1, 1)
     line = engine.shift(engine.scale(whole, -30, fraction=_SIXTEENTH), 45 << f)
@@ -200,7 +200,7 @@ class JointClip:
     def hidden_bits(self) -> tuple[tuple[int, int], ...]:
         """What is opened under masks for one row, at most: how many numbers, and how many bits each has."""
         magnitude = max(1, self.most.bit_length() - ROOT_BITS) + 1
-        root = functions.bits_needed(ROOT_BITS, magnitude, self.precision.ulps)
+        root = arithmetic.bits_needed(ROOT_BITS, magnitude, self.precision.ulps)
         summed = ((2 << self.precision.bits) * self.largest).bit_length()
         factor = 2 * self.precision.bits + 3, self.precision.bits + 2 * ROOT_BITS + 3
         return (
@@ -232,7 +232,7 @@ def clip_on_shares(
     square = replace(square, bound=(2 << joint.precision.bits) + joint.precision.lift)
     total = replace(engine.total(engine.product(square, factor), 1), bound=(2 << joint.precision.bits) * joint.largest)
     norm = coarse.shift(coarse.truncate(total.reshape(-1, 1), ROOT_BITS), joint.precision.lift)
-    inverse = functions.inverse_sqrt(coarse, replace(norm, bound=joint.most))
+    inverse = arithmetic.inverse_sqrt(coarse, replace(norm, bound=joint.most))
     ratio = coarse.scale(inverse, joint.whole_clip, fraction=ROOT_BITS)
     above = coarse.shift(ratio, -(1 << 2 * ROOT_BITS))
     less = coarse.multiply(coarse.negative(above), above, fraction=2 * ROOT_BITS)

@@ -21,8 +21,14 @@ import numpy as np
 
 from colonnade.errors import CapacityError, PrivacyError, SchemaError, StudyError
 from colonnade.kinds.synthesis.mixture.components import ColumnStatistics, OwnComponents
-from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, MixtureLearner, VariationalLearner
-from colonnade.kinds.synthesis.mixture.mixture_model import FittedMixture, MixtureModel, ParameterPosterior
+from colonnade.kinds.synthesis.mixture.learners import (
+    ExpectationLearner,
+    FittedMixture,
+    MixtureLearner,
+    MixtureModel,
+    ParameterPosterior,
+    VariationalLearner,
+)
 from colonnade.kinds.synthesis.mixture.responsibilities import NORM_BITS, JointClip, ResponsibilityPrecision
 from colonnade.kinds.synthesis.sensitivity import MixtureBounds, vector_square
 from colonnade.models.design import columns_of, owner_of
