@@ -47,7 +47,7 @@ def tasks(draw):
     return replace(task, asked=tuple(task.asked[place] for place in sorted(chosen))) if draw(st.booleans()) else task
 
 
-INPUTS = st.sampled_from([None, None, None, "unproven", "covert", "proven"])
+INPUTS = st.sampled_from([None, None, None, "unproven", "proven"])
 """Where participants may deviate, what they deal is proven, so to say, or not."""
 some = partial(settings, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
