@@ -24,6 +24,7 @@ from colonnade.mpc.verification.input_proofs import (
     binary_columns,
     bounded_norm,
 )
+from colonnade.randomness import Stream
 from research.cheats.deviation import Array
 from research.cheats.scenes import Scene, opened, operation
 from research.cheats.tamper import Tamper
@@ -54,16 +55,16 @@ class Liar(InputProver):
         return self.system.to_integers(residues, self.system.modulus // 2)
 
     def _filled(self, rows: Residues) -> Residues:
-        """For each row and norm, four numbers whose squares fill it up to the bound, modulo every prime."""
+        """For each row and norm, numbers whose squares fill it up to the bound, modulo every prime."""
         ranges, columns = self.window.ranges, []
         for group, span in zip(ranges.groups, ranges.spans, strict=True):
             if not group.slack:
                 continue
-            out = np.zeros((*rows.shape[:2], 4))
+            out = np.zeros((*rows.shape[:2], group.slack))
             for index, prime in enumerate(self.system.primes):
                 for place, row in enumerate(rows[index][:, span]):
                     rest = (group.squared - sum(int(x) ** 2 for x in row)) % prime
-                    out[index, place] = [_centred(one, prime) for one in _squares(rest, prime)]
+                    out[index, place, :3] = [_centred(one, prime) for one in _squares(rest, prime)]
             columns.append(out)
         return np.concatenate(columns, axis=2)
 
@@ -75,9 +76,19 @@ class Liar(InputProver):
         shifted = (sums.astype(np.int64) + (1 << (ranges.bits - 1))) % primes
         if not self.several:
             shifted[:] = shifted[:1]
-        bits = shifted[:, :, None] >> np.arange(ranges.bits)[:, None] & 1
-        self.bits_dealt = bits.reshape(len(primes), -1, ranges.width).astype(np.float64)
+        said = shifted & ((1 << ranges.bits) - 1)
+        high = (said >> ranges.dropped) - (1 << (ranges.bits - 1 - ranges.dropped))
+        left = ranges.limit**2 - np.square(high).sum(axis=2)
+        left = left % (primes[:, 0] if self.several else self.system.modulus)
+        bits = said[:, :, None] >> np.arange(ranges.bits)[:, None] & 1
+        more = left[:, :, None] >> np.arange(ranges.excess_bits) & 1
+        flat = [each.reshape(len(primes), -1) for each in (bits, more)]
+        self.bits_dealt = np.concatenate(flat, axis=1).astype(np.float64)
         return self._joined(self.bits_dealt)
+
+    def choose_masks(self, signs: Stream) -> int:
+        """Any: sums of its bits fit none."""
+        return 0
 
     def help_values(self) -> Residues:
         """The first values, for the numbers that it has modulo each prime."""
@@ -115,12 +126,12 @@ def _two_for_minus_one(prime: int) -> tuple[int, int]:
     raise ValueError("every prime has two such numbers [VA001]")
 
 
-def _squares(value: int, prime: int) -> tuple[int, int, int, int]:
-    """Four numbers whose squares add up to the value modulo the prime: t = ((t + 1) / 2)^2 - ((t - 1) / 2)^2."""
-    half = pow(2, -1, prime)
-    one, other = (value + 1) * half % prime, (value - 1) * half % prime
+def _squares(value: int, prime: int) -> tuple[int, int, int]:
+    """Numbers with a (a + 1) + b^2 + c^2 = value modulo the prime: u^2 - v^2 = (u + v) (u - v), with u = a + 1/2."""
+    half, quarter = pow(2, -1, prime), pow(4, -1, prime)
+    one, other = (value + quarter + 1) * half % prime, (value + quarter - 1) * half % prime
     first, second = _two_for_minus_one(prime)
-    return one, first * other % prime, second * other % prime, 0
+    return (one - half) % prime, first * other % prime, second * other % prime
 
 
 # --- the scene

@@ -111,8 +111,8 @@ class Federation:
     exceed one is refused before it starts.
 
     With ``security="active"`` the seats check what each of them sends before anything is opened, so that it may deviate
-    from the protocol; ``inputs`` says whether owners also prove the bounds of what they deal (``"proven"``, or
-    ``"covert"`` for some rows that a coin chooses). Where neither is given, each kind of model has its own default.
+    from the protocol; ``inputs`` says whether owners also prove the bounds of what they deal (``"proven"``).
+    Where neither is given, each kind of model has its own default.
     ``noise_missing`` is how many owners may leave out their noise and every budget is met all the same; by default as
     many as the threshold where security is active, and otherwise none.
     """

@@ -223,7 +223,7 @@ class Planner(ABC, Generic[AnyTask]):
 
     def _unasked(self, task: AnyTask, roster: Roster) -> AnyTask:
         """A task that is not checked, because nobody asked for that; an error if proofs were asked for all the same."""
-        if roster.inputs in ("covert", "proven"):
+        if roster.inputs == "proven":
             raise StudyError(
                 f"owners prove bounds only to seats that check, which this study of kind {self.kind} does not have "
                 'by default: say security = "active" as well [ST156]'
@@ -315,7 +315,7 @@ class Roster:
                 f"inputs is one of {', '.join(map(repr, INPUTS))}, not {shorten(repr(inputs), 40)} [ST079]",
             ),
             (
-                inputs in ("covert", "proven") and security == "semi-honest",
+                inputs == "proven" and security == "semi-honest",
                 f'inputs = "{inputs}" means that owners prove their bounds to seats that check: it needs '
                 'security = "active" [ST080]',
             ),

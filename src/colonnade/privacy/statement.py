@@ -172,11 +172,6 @@ DEALT: Mapping[Inputs, str] = {
         "every owner keeps the bounds of the rows that it deals, which nobody proves: against one that deals larger "
         "numbers these figures do not hold"
     ),
-    "covert": (
-        "owners prove that the numbers they deal are small, and the bounds of one row in eight, which a coin chooses; "
-        "one that breaks those of k rows is found out but for a chance of about (7/8)^k, and against one that takes "
-        f"that chance these figures do not hold; {_WITHIN}"
-    ),
     "proven": f"owners prove that every row they deal keeps its bounds, but for a chance of 2^-40; {_WITHIN}",
 }
 NOT_CHECKED = (

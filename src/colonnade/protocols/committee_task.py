@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.verification.claims import CLAIMED_ROWS, MOST_HELD
-from colonnade.mpc.verification.input_proofs import FEWEST_PRIMES, WINDOW_ROWS, InputRanges
+from colonnade.mpc.verification.input_proofs import WINDOW_ROWS, ColumnGroup, InputRanges, longest_window
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.noise_laws import AdditiveNoise, LawName
@@ -23,7 +23,7 @@ LARGEST_MESSAGE = 2**27  # bytes
 FEWEST_ROWS = 256
 """A window of rows that are checked together has at least so many."""
 PROOF_LEAKAGE_BITS = 38
-"""Masks of one owner's proofs let through at most 2^-38 in a study, seats that are lost included."""
+"""That one owner's proofs cannot be made tells at most 2^-38 in a study, seats that are lost included."""
 
 
 def batch_observers(trust: Trust) -> tuple[str, ...]:
@@ -78,13 +78,24 @@ class CommitteeTask(Task):
         return add_least_noise(self.with_noise, self.trust, budgets, owners=self.additive.parts)
 
     @property
-    def proven(self) -> Mapping[str, InputRanges]:
-        """For each owner what it proves of its rows; empty where nothing is proven."""
+    def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
+        """For each owner what it proves of every row; empty where nothing is proven."""
         return {}
 
     @property
+    def proof_rows(self) -> int:
+        """At most how many rows are proven together."""
+        return self.rows_at_most
+
+    @cached_property
+    def proven(self) -> Mapping[str, InputRanges]:
+        """For each owner its proofs."""
+        rows = self.proof_rows if self.proof_groups else 0
+        return {owner: InputRanges(tuple(groups), rows) for owner, groups in self.proof_groups.items() if groups}
+
+    @property
     def shown_by_proofs(self) -> Fraction:
-        """How much the masks of all proofs can tell, as a statistical distance (theory: active-security)."""
+        """How much all proofs can tell, as a statistical distance (theory: active-security)."""
         return Fraction(0 if self.trust.inputs == "unproven" else len(self.owners), 2**PROOF_LEAKAGE_BITS)
 
     @cached_property
@@ -173,6 +184,11 @@ class JointSumTask(CommitteeTask):
         """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
 
     @property
+    def proof_rows(self) -> int:
+        """A window."""
+        return min(self.rows_at_most, self.rows_per_window)
+
+    @property
     def in_parts(self) -> bool:
         """Whether rows are dealt in parts, not on polynomials: by owners that have seats, to two more that follow."""
         return False
@@ -189,9 +205,15 @@ class JointSumTask(CommitteeTask):
         A proof takes many messages, so it is of as many rows as memory may hold.
         """
         unproven = self.trust.inputs == "unproven"
-        residues = len(self.for_sums.primes) if unproven else 2 * FEWEST_PRIMES  # as dealt, and as they are proven
+        residues = len(self.for_sums.primes) * (1 if unproven else 2)  # as dealt, and as they are proven
         fitting = MOST_HELD // (8 * residues * max(1, self.width))
-        return max(FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting))
+        return self.window_of(max(FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting)))
+
+    def window_of(self, most: int) -> int:
+        """A window of at most so many rows, and of no more than proofs of their bounds allow."""
+        if not self.proof_groups:
+            return most
+        return longest_window(self.proof_groups.values(), len(self.for_sums.primes), most)
 
     @property
     def blocks_per_window(self) -> int:

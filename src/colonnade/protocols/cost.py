@@ -55,10 +55,9 @@ class CheckingCost:
 
 CHECKS: Mapping[Inputs, CheckingCost] = {
     "unproven": CheckingCost(1.1, 1.02),
-    "covert": CheckingCost(1.7, 1.02),
     "proven": CheckingCost(2.0, 1.02),
 }
-"""Rough, from ``benchmarks/results/active.md``, and between the others for covert; columns and primes count besides."""
+"""Rough, from ``benchmarks/results/active.md``; columns and primes count besides."""
 SECONDS_OF_SETTLEMENT = 0.05
 
 

@@ -18,8 +18,14 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.residues import Integers
-from colonnade.mpc.verification.input_proofs import WINDOW_ROWS, ColumnGroup, InputProofs, InputRanges
-from colonnade.privacy import Trust
+from colonnade.mpc.verification.input_proofs import (
+    MOST_PROOFS,
+    WINDOW_ROWS,
+    InputProofs,
+    InputRanges,
+    longest_window,
+)
+from colonnade.protocols.committee_task import CommitteeTask
 from colonnade.protocols.roles import Progress, Role
 from colonnade.randomness import Stream
 
@@ -167,24 +173,15 @@ _HELD = 2**28  # bytes of shares of rows that a seat keeps until their bounds ar
 _RESIDUES = 32  # bytes of a number, modulo as many primes as there mostly are
 
 
-def plan_range_proofs(
-    trust: Trust, groups: Mapping[str, list[ColumnGroup]], rows: int, block_rows: int
-) -> dict[str, InputRanges]:
-    """What each owner proves of its rows, by ``groups`` of its columns, if there are at most so many rows.
+def rows_proven(task: CommitteeTask, rows: int, block_rows: int) -> int:
+    """Of how many rows owners prove the bounds together, if there are at most so many, dealt in blocks.
 
-    Owners without columns prove nothing. Windows are as long as memory allows, and shorter where that takes fewer
-    primes; all owners have the same.
+    Windows are as long as memory and proofs allow, and all owners have the same.
     """
-    if trust.inputs == "unproven":
-        return {}
-    width = sum(group.columns for own in groups.values() for group in own)
-    longest = min(WINDOW_ROWS, _HELD // (_RESIDUES * max(1, width)))
-    found = []
-    for blocks in {max(1, (longest >> less) // block_rows) for less in range(4)}:
-        most = min(rows, blocks * block_rows)
-        proofs, covert = len(groups) * -(-rows // most), trust.inputs == "covert"
-        found.append({owner: InputRanges(tuple(own), most, proofs, covert) for owner, own in groups.items() if own})
-    return min(found, key=lambda each: max((one.primes, -one.rows) for one in each.values()))
+    width = sum(group.columns for own in task.proof_groups.values() for group in own)
+    longest = min(rows, WINDOW_ROWS, max(block_rows, _HELD // (_RESIDUES * max(1, width))))
+    fitting = longest_window(task.proof_groups.values(), len(task.for_sums.primes), longest)
+    return min(rows, max(1, fitting // block_rows) * block_rows)
 
 
 class RoundProofs:
@@ -220,7 +217,7 @@ class RoundProofs:
         if not self._sizes:
             return
         self._ended += 1
-        if self._ended * len(self._proven) > min(each.proofs for each in self._proven.values()):
+        if self._ended * len(self._proven) > MOST_PROOFS:
             raise CapacityError(
                 "there are more rows than the proofs of their bounds were planned for: state their number [CA028]"
             )

@@ -193,7 +193,7 @@ class Task(RunnableTask, PricedTask):
     noise: int
     programs: ClassVar[TaskPrograms]
     """What its participants run."""
-    squares: ClassVar[int] = 4
+    squares: ClassVar[int] = 3
     """How many numbers an owner deals beside each row where it proves the bound of the row's norm."""
     spares_seats: ClassVar[bool] = True
     """Whether the others can go on without a seat; not where every party deals something to the end."""

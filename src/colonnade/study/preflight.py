@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _PROVEN: dict[Inputs, str] = {
     "unproven": "that owners keep the bounds of what they deal is not proven",
-    "covert": "owners prove the bounds of what they deal for rows that a coin chooses",
     "proven": "owners prove the bounds of what they deal",
 }
 _ON_ITS_OWN_SIDE = (

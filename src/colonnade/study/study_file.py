@@ -605,7 +605,7 @@ class StudyFile(FileSection):
     @model_validator(mode="after")
     def _proven_to_somebody(self) -> StudyFile:
         """Raise an error where owners would prove bounds and nobody checks."""
-        if self.inputs in ("covert", "proven") and self.security == "semi-honest":
+        if self.inputs == "proven" and self.security == "semi-honest":
             raise ValueError(
                 f'inputs = "{self.inputs}" means that owners prove their bounds to seats that check: it needs '
                 'security = "active" [VA232]'

@@ -47,7 +47,7 @@ def tasks(draw):
     return replace(task, asked=tuple(task.asked[place] for place in sorted(chosen))) if draw(st.booleans()) else task
 
 
-INPUTS = st.sampled_from([None, None, None, "unproven", "covert", "proven"])
+INPUTS = st.sampled_from([None, None, None, "unproven", "proven"])
 """Where participants may deviate, what they deal is proven, so to say, or not."""
 some = partial(settings, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -430,7 +430,7 @@ def test_what_a_seat_keeps_of_a_window_is_bounded_by_public_sizes(width, inputs)
     rows = task.rows_per_block * task.blocks_per_window
     assert rows == task.rows_at_once <= task.rows_per_window <= 65_536
     assert 8 * primes * rows * task.width <= MOST_HELD
-    assert primes >= (3 if inputs == "proven" else 2)
+    assert primes >= 2
     assert (task.event.lost > 0) == (inputs == "proven")
     # As it was where nobody deviates.
     assert (passive.proven, passive.committee.system, passive.event.lost) == ({}, passive.for_sums, 0)

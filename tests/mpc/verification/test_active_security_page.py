@@ -81,8 +81,10 @@ def test_how_many_seats_may_be_lost() -> None:
 def test_the_chances_of_proofs_of_inputs() -> None:
     proof = input_proofs.InputRanges((input_proofs.bounded_norm(40, 2**20),), 45_000)
     rows = {row[0].split(" (")[0]: row[1:] for row in table("what passes")[1:]}
-    assert rows["a cell beyond 2^b"] == rows["a bit that is none"] == ["1/2", f"{proof.projections} times"]
-    assert rows["bits that do not add up to the projections"] == ["1/p", f"{input_proofs.CHECK_REPETITIONS} times"]
+    assert rows["a row longer than 2L"] == ["1/2", f"{proof.projections} times"]
+    assert (input_proofs.MASK_SETS, rows["a bit that is none"]) == (8, ["1/2, eight times over", "46 times"])
+    for what in ("the projections", "their norms"):
+        assert rows[f"bits that do not add up to {what}"] == ["1/p", f"{input_proofs.CHECK_REPETITIONS} times"]
     folded = proof._folding_error
     said = f"{folded.numerator}/(p − {PRIMES[-1] - folded.denominator}) each"
     assert rows["rows, or bits, that break their equations"] == [said, f"{proof.repetitions} times"]

@@ -24,10 +24,15 @@ from scipy import stats
 from colonnade.errors import CapacityError, ShareError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, ShareEngine, Shares
 from colonnade.mpc.residues import centred
+from colonnade.mpc.verification import three_squares
 from colonnade.mpc.verification.claims import lagrange
-from colonnade.mpc.verification.four_squares import LARGEST, four_squares
 from colonnade.mpc.verification.input_proofs import (
+    FALSE_ALARM,
     FOLDS,
+    MASK_BITS,
+    MASK_SETS,
+    MOST_PROOFS,
+    SHORTEST_WINDOW,
     InputProofs,
     InputProver,
     InputRanges,
@@ -35,8 +40,10 @@ from colonnade.mpc.verification.input_proofs import (
     binary_columns,
     bounded_norm,
     draw_signs,
+    longest_window,
     smallest_idempotent,
 )
+from colonnade.mpc.verification.three_squares import LARGEST, NEAR, count_squares, take_apart
 from colonnade.randomness import Stream
 from colonnade.testing import seeded
 from tests.support.errors import refused
@@ -75,6 +82,9 @@ class OpenHand:
     def open_residues(self, values):
         return values
 
+    def record_public(self, *values):
+        pass
+
 
 def caught(ranges, rows, prover, coins) -> list[str]:
     """Which claims of one window are wrong; ``rows`` are what is dealt, whole numbers of any size."""
@@ -91,16 +101,15 @@ def caught(ranges, rows, prover, coins) -> list[str]:
 
 
 def roots(value, modulus_primes, rng):
-    """Four residues whose squares add up to a value, modulo every prime: as small as nobody asks them to be."""
+    """Residues that fill a norm up to a value, modulo every prime: as small as nobody asks them to be."""
     found = []
     for prime in modulus_primes:
         while True:
-            others = [int(rng.integers(0, prime)) for _ in range(3)]
+            a, b = (int(rng.integers(0, prime)) for _ in range(2))
             with suppress(DomainError):  # not every number is a square
-                rest = (value - sum(other**2 for other in others)) % prime
-                found.append([int(flint.fmpz(rest).sqrtmod(prime)), *others])
+                found.append([a, b, int(flint.fmpz((value - a * (a + 1) - b * b) % prime).sqrtmod(prime))])
                 break
-    return [crt([row[i] for row in found], modulus_primes) for i in range(4)]
+    return [crt([row[i] for row in found], modulus_primes) for i in range(3)]
 
 
 def crt(residues, primes):
@@ -119,8 +128,7 @@ class AnyRows(InputProver):
 
     def __init__(self, window, blocks):
         self.window, self.system = window, window.system
-        self.every = np.vstack(blocks)
-        self.whole = self.every if window.chosen is None else self.every[window.chosen]
+        self.whole = np.vstack(blocks)
         self.rng = np.random.default_rng(11)
         self.slack = self.squares()
         self.whole = self.whole if self.slack is None else np.hstack([self.whole, self.slack])
@@ -130,28 +138,31 @@ class AnyRows(InputProver):
         for group, span in zip(ranges.groups, ranges.spans, strict=True):
             if group.slack:
                 rests = [group.squared - sum(int(x) ** 2 for x in row[span]) for row in self.whole]
-                small = np.array([float(rest) if 0 <= rest < LARGEST else 0.0 for rest in rests])
-                found = four_squares(small, group.squared + 1).astype(np.int64).astype(object)
-                for at, rest in enumerate(rests):
-                    if not 0 <= rest < LARGEST:
-                        found[at] = self.four(rest)
-                columns.append(found)
+                near = np.array([0 <= rest < NEAR for rest in rests])
+                small = np.where(near, np.array(rests, dtype=object), 0).astype(np.float64)
+                found = take_apart(small, NEAR).astype(np.int64).astype(object)
+                for at in np.flatnonzero(~near):
+                    found[at] = self.fill(rests[at])
+                columns.append(np.hstack([found, np.zeros((len(found), group.slack - 3), dtype=object)]))
         return np.hstack(columns) if columns else None
 
-    def four(self, value):
+    def fill(self, value):
         return roots(value, self.system.primes, self.rng)
 
+    def choose_masks(self, signs):
+        try:
+            return super().choose_masks(signs)
+        except ShareError:
+            return 0
+
     def digits(self, drawn):
-        chosen = drawn if self.window.chosen is None else drawn[:, self.window.chosen]
-        parts = [drawn.astype(object) @ self.every]
-        if self.slack is not None:
-            parts.append(chosen.astype(object) @ self.slack)
-        sums = np.hstack(parts)
+        sums = drawn.astype(object) @ self.whole
         return self.said(np.vectorize(lambda value: centred(int(value), self.system.modulus), otypes=[object])(sums))
 
     def said(self, sums):
-        half = 1 << (self.window.ranges.bits - 1)
-        return self.bits_of(np.array(np.clip(sums, -half, half - 1), dtype=np.int64))
+        ranges = self.window.ranges
+        large = np.square(sums >> ranges.dropped).sum(axis=1) > ranges.limit**2
+        return self.bits_of(np.where(large[:, None], 0, sums).astype(np.int64))
 
     def help_values(self):
         """The form of what every group is at each point; its owner may take any residues for whole numbers."""
@@ -184,13 +195,13 @@ class AnyRows(InputProver):
         return self.window.bits.help_values([self.dealt_bits.reshape(-1, 1)])
 
 
-MODULUS = prod(PRIMES[:3])
-
-
 NORM = (bounded_norm(2, 10_000),)
 
 
 FULL = InputRanges(NORM, 5)
+
+
+MODULUS = prod(PRIMES[: FULL.primes])
 
 
 def table(row, rows=5):
@@ -212,15 +223,15 @@ LARGE = {
     "a third": MODULUS // 3,
     "three sevenths": fraction(3, 7),
     "a half of one": fraction(1, 2),
-    "modulo one prime": crt([1, 0, 0], PRIMES[:3]),
+    "modulo one prime": crt([1, 0], PRIMES[:2]),
 }
 
 
 class OtherSquares(AnyRows):
     """It fills the norm up to another bound, by small squares."""
 
-    def four(self, value):
-        return [3, 2, 1, 0]
+    def fill(self, value):
+        return [3, 2, 1]
 
 
 class OtherSums(InputProver):
@@ -241,8 +252,8 @@ class OtherCoins(InputProver):
 class OtherHelp(AnyRows):
     """Its row is a unit too long, and it deals the values that an honest owner would, so that nothing else differs."""
 
-    def four(self, value):
-        return [0, 0, 0, 0]
+    def fill(self, value):
+        return [0, 0, 0]
 
     def help_values(self):
         honest = AnyRows.__new__(AnyRows)
@@ -258,33 +269,38 @@ class NoHelp(InputProver):
         return np.zeros((len(self.window.system.primes), *self.window.shapes["help"]))
 
 
+def digits_of(values, bits):
+    """All but the highest bit of each number, and what is left in its place; bits before columns."""
+    low = [values >> place & 1 for place in range(bits - 1)]
+    return np.stack([*low, values >> (bits - 1)], axis=1).reshape(-1)
+
+
 class WideBits(AnyRows):
     """It says sums that are too large by a highest bit that is none."""
 
     def said(self, sums):
         self.dealt_bits = super().said(sums)
-        bits = self.window.ranges.bits
-        digits = self.dealt_bits.astype(np.int64).astype(object)
-        shifted = sums + (1 << (bits - 1))
-        for place in range(bits - 1):
-            digits[place::bits] = shifted >> place & 1
-        digits[bits - 1 :: bits] = shifted >> (bits - 1)
-        return digits
+        ranges = self.window.ranges
+        left = ranges.limit**2 - np.square(sums >> ranges.dropped).sum(axis=1)
+        return np.concatenate(
+            [digits_of(sums + (1 << (ranges.bits - 1)), ranges.bits), digits_of(left, ranges.excess_bits)]
+        )
 
 
 class SplitBits(AnyRows):
     """It says sums that are too large by bits that are bits modulo every prime, but other ones modulo each."""
 
     def said(self, sums):
-        bits, primes = self.window.ranges.bits, self.system.primes
-        assert 2**bits > max(primes)
-        shifted = sums + (1 << (bits - 1))
-        by_prime = [
-            [[int(value) % prime >> place & 1 for value in row] for row in shifted for place in range(bits)]
-            for prime in primes
-        ]
+        ranges, primes, by_prime = self.window.ranges, self.system.primes, []
+        assert 2**ranges.bits > max(primes)
+        for prime in primes:
+            shifted = (sums + (1 << (ranges.bits - 1))) % prime
+            high = (shifted >> ranges.dropped) - (1 << (ranges.bits - 1 - ranges.dropped))
+            left = (ranges.limit**2 - np.square(high).sum(axis=1)) % prime
+            by_prime.append([*digits_of(shifted, ranges.bits), *digits_of(left, ranges.excess_bits)])
         residues = np.array(by_prime, dtype=np.float64)
-        self.residues = residues.reshape(len(primes), -1, 1)
+        self.residues = residues[:, :, None]
+        self.dealt_bits = residues[0]
         return self.system.to_integers(residues, self.system.modulus // 2)
 
     def help_bits(self):
@@ -322,21 +338,17 @@ def test_a_proof_that_is_another_one_is_caught(prover, row, seen):
 
 
 @pytest.mark.slow
-def test_large_cells_pass_exactly_as_often_as_the_theorem_says_and_covert_proofs_look_at_one_row_in_eight():
+def test_large_cells_pass_exactly_as_often_as_the_theorem_says():
     for projections, trials in ((1, 400), (2, 400), (4, 600)):
         assert within_chance(passes(projections, trials), trials, 2.0**-projections)
-    assert passes(43, 600) == 0
-    ranges, coins, trials = InputRanges(NORM, 40, covert=True), seeded(8), 300
-    seen = sum(bool(caught(ranges, table([101, 0], 40), OtherSquares, coins)) for _ in range(trials))
-    assert within_chance(seen, trials, 1 / 8)
-    assert all(caught(ranges, table([100_000, 0], 40), OtherSquares, coins) for _ in range(30))
+    assert passes(46, 600) == 0
 
 
 def test_bits_that_differ_between_primes_are_seen_by_their_size_alone():
     assert [smallest_idempotent(PRIMES[:count]).bit_length() - 1 for count in (2, 3, 4, 5)] == [40, 61, 81, 104]
     assert smallest_idempotent((3, 5)) == 5  # 6 = 1 modulo 5, 0 modulo 3; 10 = -5
     ranges = InputRanges((bounded_norm(2, 2**40),), 5)
-    rows = table([LARGE["half"], 0])
+    rows = table([(prod(PRIMES[: ranges.primes]) - 1) // 2, 0])
     assert caught(ranges, rows, AnyRows, seeded(1)) == ["zero"]
     for seed in range(3):
         assert caught(ranges, rows, SplitBits, seeded(seed)) == ["window"]
@@ -346,7 +358,7 @@ FLAGS = {
     "two": (binary_columns(2), [2, 0]),
     "minus one": (binary_columns(2), [0, -1]),
     "a half": (binary_columns(2), [fraction(1, 2), 0]),
-    "one that is one modulo one prime": (binary_columns(2), [crt([1, 0, 0], PRIMES[:3]), 1]),
+    "one that is one modulo one prime": (binary_columns(2), [crt([1, 0], PRIMES[:2]), 1]),
     "the norm of a code": (binary_columns(3, -1, 2), [1, 1, -2]),
     "the negative": (binary_columns(4, -1, 3), [-3, 1, 1, 1]),
 }
@@ -398,10 +410,11 @@ def rows_of(rng, groups, count):
         if group.flags:
             values = rng.integers(0, 2, shape)
         else:
-            values = np.trunc(rng.uniform(-1, 1, shape) * group.cell / np.sqrt(group.columns)).astype(np.int64)
+            most = isqrt(group.squared)
+            values = np.trunc(rng.uniform(-1, 1, shape) * most / np.sqrt(group.columns)).astype(np.int64)
             values[::3] = 0
             values[1::3, 1:] = 0
-            values[1::3, 0] = group.cell
+            values[1::3, 0] = most
         columns.append(values * group.scale + group.offset)
     return np.hstack(columns)
 
@@ -455,7 +468,6 @@ OUTSIDE = {"owners": "ab", "seated": False}
     [
         *((groups, sizes, {}) for groups in GROUPS for sizes in ([1], [40, 23])),
         *(("all", [50, 40], OUTSIDE | {"seats": seats}) for seats in ((3, 1), (4, 1), (5, 2))),
-        ("all", [50, 40], OUTSIDE | {"covert": True}),
     ],
 )
 def test_honest_owners_are_believed_also_without_a_seat(in_threads, groups, sizes, how):
@@ -486,37 +498,58 @@ def test_what_the_proof_was_not_made_for_is_refused():
         partial(bounded_norm, 3, -1),
     ):
         refused(CapacityError, "CA006", make)
-    for primes, sizes in ((3, [6, 5]), (2, [5])):
-        refused(
-            ValueError,
-            "VA106",
-            ProofWindow,
-            ResidueSystem(PRIMES[:primes]),
-            InputRanges((bounded_norm(3, 100),), 10),
-            sizes,
-            None,
-        )
-    refused(CapacityError, "CA007", lambda: InputRanges((bounded_norm(2**300, 2**51),), 10).primes)
-    window = ProofWindow(ResidueSystem(PRIMES[:3]), InputRanges((bounded_norm(2, 100),), 4), [4], None)
+    for primes, sizes in ((2, [6, 5]), (1, [5])):
+        ranges = InputRanges((bounded_norm(3, 100),), 10)
+        refused(ValueError, "VA106", ProofWindow, ResidueSystem(PRIMES[:primes]), ranges, sizes)
+    refused(CapacityError, "CA007", lambda: InputRanges((bounded_norm(2**400, 2**51),), 10).primes)
+    window = ProofWindow(ResidueSystem(PRIMES[:3]), InputRanges((bounded_norm(2, 100),), 4), [4])
     refused(ValueError, "VA105", InputProver, window, [np.full((4, 2), 8)])
     for number in (-1.0, float(LARGEST), float("nan")):
-        refused(ValueError, "VA105", four_squares, np.array([1.0, number]))
+        refused(ValueError, "VA105", take_apart, np.array([1.0, number]))
 
 
 @pytest.mark.parametrize("squared", [1, 2**34, 2**51])
 @pytest.mark.parametrize("columns", [1, 3000])
 def test_the_arithmetic_has_room_for_what_is_proven(squared, columns):
-    ranges = InputRanges((bounded_norm(columns, squared), binary_columns(1)), 65_536, 245)
+    ranges = InputRanges((bounded_norm(columns, squared), binary_columns(1)), 65_536)
     system = ResidueSystem.for_bound(ranges.required_bound)
-    assert len(system.primes) == ranges.primes >= 3
-    assert (columns + 4) * 4**ranges.bits < system.modulus - squared
-    low, high = ranges.window
-    assert high - low < smallest_idempotent(system.primes)
+    assert len(system.primes) == ranges.primes >= 2
+    # A sum whose numbers have no more bits, and whose norm is within the limit modulo the primes, is a short one.
+    high = ranges.bits - 1 - ranges.dropped
+    assert ranges.width * 4**high + 2**ranges.excess_bits <= system.modulus
+    longest = (ranges.limit + isqrt(ranges.width) + 1) << ranges.dropped
+    assert 2 * longest * (2 * longest + 1) < system.modulus
+    # An honest one is: each number is less than 2^dropped below its high bits.
     assert 2 ** (ranges.bits - 1) > ranges.reach >= isqrt(squared)
-    assert ranges.error < Fraction(1, 2**41)
-    alarms = 2 * ranges.projections * ranges.width * ranges.proofs
-    if ranges.reach < ranges.rows * ranges.cell:
-        assert alarms * np.exp(-(ranges.reach**2) / (ranges.rows * ranges.cell**2)) < 2.0**-64
+    assert ranges.reach / 2**ranges.dropped + np.sqrt(ranges.width) <= ranges.limit
+    assert ranges.limit**2 < 2**ranges.excess_bits
+    low, above = ranges.window
+    assert 0 < above - low < smallest_idempotent(system.primes)
+    assert ranges.error < Fraction(1, 2**40)
+    proofs = ranges.projections * MOST_PROOFS
+    share = ranges.reach**2 / (ranges.rows * (squared + 1))
+    assert proofs * np.sqrt(2 * np.e * share) * np.exp(-share) <= 2.0**-FALSE_ALARM
+    missed = 1 - (1 - 2 * ranges.dealt_bits / 2.0**MASK_BITS) ** ranges.projections
+    assert MOST_PROOFS * missed**MASK_SETS < 2.0**-FALSE_ALARM
+
+
+@pytest.mark.parametrize(("squared", "primes"), [(2**22, 2), (2**24, 2), (2**28, 3), (2**44, 3), (2**50, 4), (3, 2)])
+def test_a_window_is_as_long_as_the_primes_of_sums_allow_unless_that_is_short(squared, primes):
+    groups = [(bounded_norm(60, squared),), (bounded_norm(57, squared), binary_columns(1)), ()]
+    rows = longest_window(groups, 1, 65_536)
+    assert SHORTEST_WINDOW <= rows <= 65_536
+    for size, fits in ((rows, True), (rows + 1, rows == 65_536)):
+        assert (max(InputRanges(tuple(own), size).primes for own in groups if own) <= primes) == fits
+    assert longest_window(groups, primes, 100) == 100
+
+
+def test_no_sum_of_honest_rows_is_longer_than_its_reach_where_all_rows_are_alike():
+    """Then a sum is longest; the bound on its chance is no more than ten times too large there."""
+    rows, count = 400, 20_000
+    signs = draw_signs(seeded(5), count, rows).sum(axis=1).astype(np.float64)
+    for share in (1.0, 2.0, 3.0):
+        chance = float((signs**2 >= share * rows).mean())
+        assert chance <= np.sqrt(2 * np.e * share) * np.exp(-share) <= 40 * chance
 
 
 def test_signs_are_zero_half_of_the_times_and_as_often_one_as_minus_one(stream):
@@ -526,18 +559,17 @@ def test_signs_are_zero_half_of_the_times_and_as_often_one_as_minus_one(stream):
     assert stats.chisquare(counts, np.array([1, 2, 1]) / 4 * found.size).pvalue > 1e-9
 
 
-# --- sums of four squares
+# --- sums of squares
 
 
 def check(numbers, below=LARGEST):
     numbers = np.asarray(numbers, dtype=np.float64)
-    roots = four_squares(numbers, below)
-    assert roots.shape == (numbers.size, 4)
-    assert np.array_equal(roots, np.floor(roots))
-    assert np.array_equal(np.square(roots.astype(np.int64)).sum(axis=1), numbers.astype(np.int64))
-
-
-FEW = [part * 4**k for k in range(26) for part in (1, 2, 3, 6, 7, 14, 15, 23) if part * 4**k < LARGEST]
+    roots = take_apart(numbers, below)
+    assert roots.shape == (numbers.size, count_squares(below)) == (numbers.size, 4 if below > NEAR else 3)
+    whole = roots.astype(np.int64)
+    assert np.array_equal(roots, whole)
+    assert whole.min(initial=0) == 0
+    assert np.array_equal(np.square(whole).sum(axis=1) + whole[:, 0], numbers.astype(np.int64))
 
 
 ROOTS = np.arange(2**26 - 2000, 2**26, dtype=np.int64)
@@ -545,25 +577,29 @@ ROOTS = np.arange(2**26 - 2000, 2**26, dtype=np.int64)
 
 NUMBERS = {
     "none": ([], LARGEST),
-    "small": (np.arange(30_000), LARGEST),
-    "small, searched": (np.arange(60_000), 2**30),
-    "sums in few ways": (FEW, LARGEST),
-    "sums in few ways, below 2^36": ([number for number in FEW if number < 2**36], 2**36),
+    "small": (np.arange(30_000), 30_000),
+    "small, with a fourth": (np.arange(60_000), 2**30),
+    "powers": (2 ** np.arange(52), LARGEST),
     "next to squares": (np.concatenate([ROOTS**2 - 1, ROOTS**2, ROOTS**2 + 1])[:-1], LARGEST),
-    "of no fewer squares": (8 * np.arange(20_000) + 7, 2**36),
+    "next to pronic numbers": (np.arange(2, 16_000) ** 2 + np.arange(2, 16_000) - 1, NEAR),
     **{
         f"below {scale}": (np.random.default_rng(7).integers(0, scale, 30_000), scale)
-        for scale in (2**20, 2**44, 2**52)
+        for scale in (1, 2, 2**20, 2**28, 2**44, 2**52)
     },
 }
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_every_number_is_a_sum_of_four_squares(name):
+def test_every_number_is_a_sum_of_such_squares(name):
     check(*NUMBERS[name])
 
 
+def test_a_number_that_no_place_of_the_table_helps_is_searched(monkeypatch):
+    monkeypatch.setattr(three_squares, "_TABLE", 4)
+    check(np.random.default_rng(2).integers(0, 2**20, 300), 2**20)
+
+
 @given(st.lists(st.integers(0, LARGEST - 1), max_size=40))
-def test_any_numbers_are_sums_of_four_squares(numbers):
+def test_any_numbers_are_sums_of_such_squares(numbers):
     check(numbers)
-    check([number % 2**36 for number in numbers], 2**36)
+    check([number % NEAR for number in numbers], NEAR)

@@ -469,7 +469,6 @@ def test_a_long_split_hears_that_the_study_has_ended():
         (kit.directions_task, "in rounds"),
         (lambda: kit.scores_task(3), "does not add up its people once"),
         (kit.exchange_task, "no committee"),
-        (lambda: kit.active(kit.moments_task(), inputs="covert"), "try again"),
         (lambda: kit.active(kit.moments_task(), inputs="proven"), "proofs are counted"),
     ],
 )

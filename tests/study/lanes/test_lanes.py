@@ -208,11 +208,10 @@ def test_a_hub_that_is_killed_takes_only_its_lanes(laned, crews, forks, monkeypa
         ({"parties": 2}, ('on = "person_id"\n', 'on = "person_id"\nmode = "fuzzy"\n'), "VA228"),
         ({"parties": 2}, ('[align]\non = "person_id"\n', ""), "VA227"),
         ({"task": PCA + 'method = "power"\n'}, ("", ""), "ST561"),
-        ({"task": PCA, "top": 'security = "active"\ninputs = "covert"\n'}, ("", ""), ("ST561", "covert")),
         ({"task": PCA, "top": 'security = "active"\ninputs = "proven"\n'}, ("", ""), ("ST561", "proven")),
         ({"task": PCA, "align": "hidden = true\n"}, ("", ""), ("ST429", "STUDY.toml")),
     ],
-    ids=["six", "one", "fuzzy", "unaligned", "power", "covert", "proven", "hidden"],
+    ids=["six", "one", "fuzzy", "unaligned", "power", "proven", "hidden"],
 )
 def test_what_cannot_have_lanes_is_said_before_anybody_waits(laned, made, change, said):
     study = laned(rows=20, **made)

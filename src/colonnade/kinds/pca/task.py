@@ -8,7 +8,7 @@ before. No direction is asked twice: all directions of all rounds side by side h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.kinds.pca.sensitivity import changed_products_sensitivity, products_sensitivity
-from colonnade.mpc.verification.input_proofs import InputRanges, bounded_norm
+from colonnade.mpc.verification.input_proofs import ColumnGroup, bounded_norm
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, NormalLawName
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.protocols.committee_task import IterativeTask
 from colonnade.protocols.cost import ShareCounts
-from colonnade.protocols.iteration import plan_range_proofs
+from colonnade.protocols.iteration import rows_proven
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.rows import ColumnBlock, JointRows
 from colonnade.protocols.task import TaskPrograms
@@ -69,16 +69,22 @@ class SubspaceIteration(JointRows, IterativeTask):
     noise_on = "an entry of X'X times a direction"
     why_not_active = None
     active_by_default = True
-    proofs = ("unproven", "covert", "proven")
+    proofs = ("unproven", "proven")
 
     @cached_property
-    def proven(self) -> Mapping[str, InputRanges]:
+    def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
         """For each owner the norm of its rows."""
-        groups = {
+        if self.trust.inputs == "unproven":
+            return {}
+        return {
             b.owner: [bounded_norm(len(b.columns), self.block_norm_squared(b))] if b.columns else []
             for b in self.blocks
         }
-        return plan_range_proofs(self.trust, groups, self.rows_at_most, self.rows_dealt)
+
+    @property
+    def proof_rows(self) -> int:
+        """Some blocks of rows."""
+        return rows_proven(self, self.rows_at_most, self.rows_dealt)
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.directions < 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,14 +19,14 @@ from colonnade.kinds.regression.sensitivity import (
     score_bound,
     worst_weights_squared,
 )
-from colonnade.mpc.verification.input_proofs import ColumnGroup, InputRanges, binary_columns, bounded_norm
+from colonnade.mpc.verification.input_proofs import ColumnGroup, binary_columns, bounded_norm
 from colonnade.privacy import Event, PoissonSampled, RepeatedRelease, Sensitivity, Trust
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.protocols.committee_task import IterativeTask, batch_observers
 from colonnade.protocols.cost import ShareCounts
-from colonnade.protocols.iteration import COIN, plan_range_proofs
+from colonnade.protocols.iteration import COIN, rows_proven
 from colonnade.protocols.rows import ColumnBlock, JointRows
 from colonnade.protocols.task import TaskPrograms
 
@@ -81,17 +81,24 @@ class GradientTask(JointRows, IterativeTask):
     noise_on = "a number of one batch's mean gradient"
     why_not_active = None
     active_by_default = True
-    proofs = ("unproven", "covert", "proven")
+    proofs = ("unproven", "proven")
 
     @cached_property
-    def proven(self) -> Mapping[str, InputRanges]:
+    def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
         """For each owner the norm of its rows, and that labels are zeros and ones."""
+        if self.trust.inputs == "unproven":
+            return {}
         groups: dict[str, list[ColumnGroup]] = {
             b.owner: [bounded_norm(len(b.columns), self.block_norm_squared(b))] if b.columns else []
             for b in self.blocks
         }
         groups[self.label_owner].append(binary_columns(self.classes))
-        return plan_range_proofs(self.trust, groups, min(self.rows_at_most, 2 * self.rows), self.block_rows)
+        return groups
+
+    @property
+    def proof_rows(self) -> int:
+        """Some blocks of rows."""
+        return rows_proven(self, min(self.rows_at_most, 2 * self.rows), self.block_rows)
 
     @property
     def rounds_figures(self) -> dict[str, Any]:

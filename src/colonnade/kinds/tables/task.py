@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.kinds.tables.sensitivity import changed_cells_sensitivity, marginals_sensitivity
-from colonnade.mpc.verification.input_proofs import ColumnGroup, InputRanges, binary_columns
+from colonnade.mpc.verification.input_proofs import ColumnGroup, binary_columns
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
 from colonnade.protocols.committee_task import LARGEST_MESSAGE, AdjustedSum, JointSumTask
@@ -438,7 +438,7 @@ class Marginals(JointSumTask):
     games = "marginals"
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
-    proofs = ("unproven", "covert", "proven")
+    proofs = ("unproven", "proven")
 
     def __post_init__(self) -> None:
         if self.law not in NORMAL_LAWS:
@@ -664,17 +664,9 @@ class Marginals(JointSumTask):
         }
 
     @cached_property
-    def proven(self) -> Mapping[str, InputRanges]:
+    def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
         """For each owner that deals coordinates: that they are those of codes, and flags if members are hidden."""
-        if not self.codes:
-            return {}
-        rows = min(self.rows_at_most, self.rows_per_window)
-        windows = -(-2 * self.rows_at_most // rows)  # blocks fill at least half of a window
-        covert = self.trust.inputs == "covert"
-        return {
-            owner: InputRanges(codes.groups, rows, len(self.owners) * windows, covert)
-            for owner, codes in self.codes.items()
-        }
+        return {owner: codes.groups for owner, codes in self.codes.items()}
 
     @property
     def message_rounds(self) -> int:

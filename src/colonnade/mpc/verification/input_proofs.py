@@ -14,23 +14,24 @@ anything is opened::
     proofs.window(sizes, own=blocks_of_integers, dealt={owner: blocks_of_shares for owner in owners})
     engine.claims.settle()
 
-``own`` is None where a participant deals nothing, ``dealt`` where it has no seat. A window takes three coins, and four
-if proofs are covert:
+``own`` is None where a participant deals nothing, ``dealt`` where it has no seat. A window takes three coins:
 
-1. The owner deals four squares for each norm, which fill it up to its bound, and masks.
-2. A coin gives ternary signs. The owner deals the bits of K sums of each column with these signs. If a number is beyond
-   2^b, each sum is beyond what b bits can say with a chance of at least one half. It also helps to fold the equations
-   of all rows (:mod:`row_equations`).
-3. A coin: the seats check that the bits are those of the sums, and open K sums of all bits with signs, under the
-   owner's masks: a bit that is 0 modulo one prime and 1 modulo another makes them too large.
+1. The owner deals three squares for each norm, which fill it up to its bound, and some sets of masks.
+2. A coin gives ternary signs. The owner deals the bits of K sums of rows with these signs, and of what their norms
+   leave of a bound. If a row is long, each sum is longer than that with a chance of at least one half. It also helps to
+   fold the equations of all rows (:mod:`row_equations`).
+3. A coin: the seats check that the bits are those of the sums and of their norms. They open K sums of all bits with
+   signs, under a set of masks with which these are uniform, as the owner says: a bit that is 0 modulo one prime and 1
+   modulo another makes them too large.
 4. A coin: what is left of the equations, and that bits are their own squares, is claimed.
 
-What holds modulo all primes then holds for whole numbers, because these are small.
+What holds modulo all primes then holds for whole numbers, because rows are short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -42,26 +43,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import NO_RESULT, CapacityError, ShareError
+from colonnade.message_schema import Integer, MessageSchema, receive_message
 from colonnade.mpc.committee import Shares
 from colonnade.mpc.engine import ShareEngine
 from colonnade.mpc.residues import PRIMES, Integers, Residues, ResidueSystem
 from colonnade.mpc.verification.claims import ShareClaims
-from colonnade.mpc.verification.four_squares import LARGEST, four_squares
 from colonnade.mpc.verification.row_equations import AffineReading, EvaluationPoints, RowEquations, RowIdentity
+from colonnade.mpc.verification.three_squares import LARGEST, count_squares, take_apart
 from colonnade.randomness import Stream
 
-PROJECTIONS = 43
-"""How often a number that is too large has a chance of one half to stay unseen."""
+PROJECTIONS = 46
+"""How often a row that is too long has a chance of one half to stay unseen."""
 CHECK_REPETITIONS = 2
 """Repetitions of checks that are random combinations: each is wrong with a chance of one in p."""
-HIDDEN = 40
-"""What masks let through of all honest rows together is a statistical distance of at most 2^-40."""
-FALSE_ALARM = 64
-"""An honest owner is refused with a chance of at most 2^-64 in a study."""
-FEWEST_PRIMES = 3
-SAMPLED = 8
-"""With covert proofs, one row in so many is looked at."""
+MASK_BITS = 40
+"""Sums of bits are hidden by numbers below 2^40: an idempotent modulo two primes is larger."""
+MASK_SETS = 8
+"""A set of masks is right for nearly all bits; the owner takes the first that is."""
+FALSE_ALARM = 40
+"""An honest owner cannot prove its bounds with a chance of at most 2^-40 in a study."""
+MOST_PROOFS = 1 << 20
+"""As many windows of owners may a study have."""
+FEWEST_PRIMES = 2
 WINDOW_ROWS = 65_536
+SHORTEST_WINDOW = 2048
+"""Where windows would be shorter, there are more primes."""
 FOLDS = (32, 16)
 """Into how many parts rows are cut, the first and the second time."""
 BIT_FOLD = 32
@@ -87,13 +93,13 @@ class ColumnGroup:
 
     @property
     def slack(self) -> int:
-        """How many more columns are dealt: four squares that fill the norm up to the bound."""
-        return 0 if self.flags else 4
+        """How many more columns are dealt: squares that fill the norm up to the bound."""
+        return 0 if self.flags else count_squares(self.squared + 1)
 
     @property
-    def cell(self) -> int:
-        """The largest magnitude of a number."""
-        return isqrt(self.squared)
+    def norm_squared(self) -> int:
+        """The largest squared norm of an honest row, with what fills it up."""
+        return self.columns if self.flags else self.squared
 
 
 def bounded_norm(columns: int, squared: int) -> ColumnGroup:
@@ -112,12 +118,10 @@ BIT_IDENTITY = RowIdentity(np.ones((1, 1)), -np.ones((1, 1)), (0,))
 
 @dataclass(frozen=True)
 class InputRanges:
-    """The sizes of the proofs of one owner: its groups, the most rows of a window, and the most windows of a study."""
+    """The sizes of the proofs of one owner: its groups, and the most rows of a window."""
 
     groups: tuple[ColumnGroup, ...]
     rows: int
-    proofs: int = 64
-    covert: bool = False
     projections: int = PROJECTIONS
 
     @property
@@ -142,52 +146,78 @@ class InputRanges:
         return tuple(slice(*pair) for pair in pairwise(ends))
 
     @property
-    def cell(self) -> int:
-        """The largest magnitude of an honest number."""
-        return max(group.cell for group in self.groups)
+    def norm_squared(self) -> int:
+        """The largest squared norm of an honest row, with what fills it up."""
+        return sum(group.norm_squared for group in self.groups)
 
     @cached_property
     def reach(self) -> int:
-        """No honest projection is larger, but with a chance of at most 2^-64 in all proofs of the study.
+        """No honest sum of rows is longer, but with a chance of at most 2^-40 in all proofs of a study.
 
-        A number that is 0 with chance 1/2 and 1 or -1 with 1/4 has E exp(s sigma) = cosh(s/2)^2 <= exp(s^2/4). So a
-        projection of n numbers of at most c is above r with a chance of at most exp(-r^2 / (n c^2)), either way.
+        If T is the sum of all squared norms, the squared norm of a sum is above x T with a chance of at most
+        sqrt(2 e x) exp(-x) (theory: active-security, Lemma 15).
         """
-        alarms = log(2) * (FALSE_ALARM + 1) + log(self.projections * self.width * self.proofs)
-        return min(self.rows * self.cell, isqrt(self.rows * self.cell**2 * ceil(alarms)) + 1)
+        alarms = log(2) * FALSE_ALARM + log(self.projections * MOST_PROOFS)
+        factor = alarms
+        for _ in range(8):
+            factor = alarms + (1 + log(2 * factor)) / 2
+        return isqrt(self.rows * self.norm_squared * min(self.rows, ceil(factor))) + 1
 
     @property
     def bits(self) -> int:
-        """With how many bits a projection is dealt; numbers beyond 2^bits are seen."""
+        """With how many bits a number of a sum is dealt."""
         return self.reach.bit_length() + 1
+
+    def _limit(self, dropped: int) -> int:
+        """No sum is longer if the lowest bits of all its numbers are dropped."""
+        return (self.reach >> dropped) + isqrt(self.width) + 2
+
+    def _dropped(self, modulus: int) -> int:
+        """How many of the lowest bits norms leave out, so that they are whole numbers modulo the primes."""
+        for dropped in range(self.bits):
+            if self.width * 4 ** (self.bits - 1 - dropped) + 2 * self._limit(dropped) ** 2 < modulus:
+                return dropped
+        return self.bits
+
+    def fits(self, primes: int) -> bool:
+        """Whether with so many primes what holds modulo their product holds for whole numbers."""
+        modulus = prod(PRIMES[:primes])
+        dropped = self._dropped(modulus)
+        longest = 2 * ((self._limit(dropped) + isqrt(self.width) + 1) << dropped)
+        return longest * (longest + 1) < modulus and self.norm_squared < modulus
+
+    @cached_property
+    def primes(self) -> int:
+        """The fewest primes that do."""
+        for count in range(FEWEST_PRIMES, len(PRIMES) + 1):
+            if self.fits(count):
+                return count
+        raise CapacityError("numbers are too large for a proof that they are within their bounds: lower gamma [CA007]")
+
+    @cached_property
+    def dropped(self) -> int:
+        """How many of the lowest bits norms leave out."""
+        return self._dropped(prod(PRIMES[: self.primes]))
+
+    @property
+    def limit(self) -> int:
+        """Without these bits, no sum is longer."""
+        return self._limit(self.dropped)
+
+    @property
+    def excess_bits(self) -> int:
+        """With how many bits it is dealt what a norm leaves of the square of this limit."""
+        return (self.limit**2).bit_length()
 
     @property
     def dealt_bits(self) -> int:
         """How many bits are dealt for a window."""
-        return self.projections * self.bits * self.width
-
-    @cached_property
-    def mask_bits(self) -> int:
-        """With how many bits sums of bits are hidden: a sum of n bits, each with sigma, is sqrt(n/2) on average."""
-        average = isqrt(self.dealt_bits // 2) + 1
-        return HIDDEN + (self.projections * self.proofs * average).bit_length()
+        return self.projections * (self.bits * self.width + self.excess_bits)
 
     @property
     def window(self) -> tuple[int, int]:
-        """From where to where hidden sums of bits lie."""
-        return -self.dealt_bits, (1 << self.mask_bits) + self.dealt_bits
-
-    @cached_property
-    def primes(self) -> int:
-        """With how many primes what holds modulo their product holds for whole numbers."""
-        flags = sum(group.columns for group in self.groups if group.flags)
-        widest = max([flags, *(group.columns + group.slack for group in self.groups)])
-        low, high = self.window
-        for count in range(FEWEST_PRIMES, len(PRIMES) + 1):
-            room = prod(PRIMES[:count]) - max(group.squared for group in self.groups)
-            if widest * 4**self.bits <= room and high - low <= smallest_idempotent(PRIMES[:count]):
-                return count
-        raise CapacityError("numbers are too large for a proof that they are within their bounds: lower gamma [CA007]")
+        """From where to where hidden sums of bits lie: there every number is as likely as every other."""
+        return self.dealt_bits, (1 << MASK_BITS) - self.dealt_bits
 
     @property
     def required_bound(self) -> int:
@@ -209,8 +239,10 @@ class InputRanges:
                 flags += here
                 continue
             here[after : after + group.slack] = 1.0
+            linear = np.zeros(self.width)
+            linear[after] = 1.0  # a (a + 1)
             after += group.slack
-            rows.append((here, np.zeros(self.width), group.squared))
+            rows.append((here, linear, group.squared))
         if flags.any():
             rows.append((flags, -flags, 0))
         return RowIdentity(
@@ -250,11 +282,27 @@ class InputRanges:
     def error(self) -> Fraction:
         """The largest chance that rows beyond their bounds pass, besides what the claims' own settlement lets pass.
 
-        A number that is too large stays within all projections; a bit that is none does; bits do not add up to the
-        projections; bits are not their own squares; rows do not fulfil their equations.
+        A row that is too long stays within all sums; a bit that is none does, with any set of masks; bits do not add up
+        to the sums, or to their norms; bits are not their own squares; rows do not fulfil their equations.
         """
-        seen = 2 * Fraction(1, 2**self.projections) + Fraction(1, PRIMES[-1] ** CHECK_REPETITIONS)
+        seen = Fraction(1 + MASK_SETS, 2**self.projections) + 2 * Fraction(1, PRIMES[-1] ** CHECK_REPETITIONS)
         return seen + 2 * self._folding_error**self.repetitions
+
+
+def longest_window(groups: Collection[Sequence[ColumnGroup]], primes: int, rows: int) -> int:
+    """How many of so many rows fit a window of all owners, in arithmetic modulo so many primes.
+
+    If that is few, of more primes, for proofs of short windows cost more than primes.
+    """
+    for count in range(max(FEWEST_PRIMES, primes), len(PRIMES) + 1):
+
+        def too_many(size: int, count: int = count) -> bool:
+            return not all(InputRanges(tuple(own), size).fits(count) for own in groups if own)
+
+        fitting = bisect_left(range(1, rows + 1), True, key=too_many)
+        if fitting >= min(rows, SHORTEST_WINDOW):
+            return fitting
+    raise CapacityError("numbers are too large for a proof that they are within their bounds: lower gamma [CA007]")
 
 
 @cache
@@ -294,24 +342,16 @@ def draw_signs(stream: Stream, count: int, length: int) -> SignMatrix:
 
 
 class ProofWindow:
-    """What is public about one window of one owner: its blocks, the rows that are looked at, and the equations."""
+    """What is public about one window of one owner: its blocks, and the equations of their rows."""
 
-    def __init__(
-        self, system: ResidueSystem, ranges: InputRanges, sizes: Sequence[int], coins: ProofCoins | None
-    ) -> None:
+    def __init__(self, system: ResidueSystem, ranges: InputRanges, sizes: Sequence[int]) -> None:
         self.system, self.ranges, self.sizes, self.rows = system, ranges, list(sizes), sum(sizes)
         if self.rows > ranges.rows or len(system.primes) < ranges.primes:
             raise ValueError(
                 "a window has more rows, or the arithmetic fewer primes, than the proof was made for [VA106]"
             )
-        self.chosen: NDArray[np.int64] | None = None
-        if coins is not None:
-            order = np.argsort(coins.stream("rows").uint64(self.rows), kind="stable")
-            self.chosen = np.sort(order[: -(-self.rows // SAMPLED)])
-        looked = self.sizes if self.chosen is None else [len(self.chosen)]
         again = ranges.repetitions
-        self.equations = RowEquations(system, ranges.identity, looked, FOLDS, again)
-        self.checked_count = sum(looked)
+        self.equations = RowEquations(system, ranges.identity, self.sizes, FOLDS, again)
         self.bits = RowEquations(system, BIT_IDENTITY, [ranges.dealt_bits], [BIT_FOLD], again)
         self.read = None if ranges.plain else AffineReading(ranges.scales, ranges.offsets)
 
@@ -320,18 +360,14 @@ class ProofWindow:
         """Where each block starts."""
         return [0, *np.cumsum(self.sizes).tolist()]
 
-    def checked_rows(
+    def whole_rows(
         self, blocks: Sequence[WholeNumbers], slack: WholeNumbers | None, axis: int
     ) -> list[list[WholeNumbers]]:
-        """The rows whose equations are checked, block by block, each beside its squares; rows are this axis."""
-        if self.chosen is not None:
-            where = [self.chosen[(self.chosen >= a) & (self.chosen < b)] - a for a, b in pairwise(self.starts)]
-            parts = [np.take(block, rows, axis=axis) for block, rows in zip(blocks, where, strict=True)]
-            blocks = [np.concatenate(parts, axis=axis)]
+        """The rows, block by block, each beside its squares; rows are this axis."""
         if slack is None:
             return [[block] for block in blocks]
-        ends = np.cumsum([block.shape[axis] for block in blocks])[:-1]
-        return [[block, part] for block, part in zip(blocks, np.split(slack, ends, axis=axis), strict=True)]
+        parts = np.split(slack, self.starts[1:-1], axis=axis)
+        return [[block, part] for block, part in zip(blocks, parts, strict=True)]
 
     def draw(self, coins: ProofCoins, owner: str) -> None:
         """The coins by which rows are combined."""
@@ -346,10 +382,10 @@ class ProofWindow:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Everything that the owner deals for the proof, in this order."""
         ranges, again = self.ranges, self.ranges.repetitions
-        squares = {"squares": (self.checked_count, ranges.slack)} if ranges.slack else {}
+        squares = {"squares": (self.rows, ranges.slack)} if ranges.slack else {}
         return squares | {
-            "masks": (ranges.projections,),
-            "bits": (ranges.projections * ranges.bits, ranges.width),
+            "masks": (MASK_SETS, ranges.projections),
+            "bits": (ranges.dealt_bits,),
             "help": (again, FOLDS[0] - 1),
             "help again": (again, 2 * FOLDS[1] - 1 + BIT_FOLD - 1),
         }
@@ -370,44 +406,45 @@ class InputProver:
             scales, offsets = np.array(ranges.scales), np.array(ranges.offsets)
             self.blocks = [(block - offsets) / scales for block in self.blocks]
         self.slack = self.squares()
-        looked = window.checked_rows(self.blocks, self.slack, 0)
-        self.rows = [block[0] if len(block) == 1 else np.hstack(block) for block in looked]
-        """The rows whose equations are checked, beside their squares."""
+        whole = window.whole_rows(self.blocks, self.slack, 0)
+        self.rows = [block[0] if len(block) == 1 else np.hstack(block) for block in whole]
+        """The rows, beside their squares."""
 
     def squares(self) -> WholeNumbers | None:
-        """For every row that is looked at and every norm, four numbers whose squares fill it up to the bound."""
-        window, columns = self.window, []
-        for group, span in zip(window.ranges.groups, window.ranges.spans, strict=True):
+        """For every row and every norm, numbers whose squares fill it up to the bound."""
+        ranges, columns = self.window.ranges, []
+        for group, span in zip(ranges.groups, ranges.spans, strict=True):
             if group.slack:
-                rows = [block[0][:, span] for block in window.checked_rows(self.blocks, None, 0)]
-                lengths = np.concatenate([np.einsum("ij,ij->i", part, part) for part in rows])
-                columns.append(four_squares(group.squared - lengths, group.squared + 1))
+                lengths = [np.einsum("ij,ij->i", block[:, span], block[:, span]) for block in self.blocks]
+                columns.append(take_apart(group.squared - np.concatenate(lengths), group.squared + 1))
         return np.hstack(columns) if columns else None
 
     def masks(self) -> Integers:
-        """Uniform numbers that hide sums of bits."""
-        bits = self.window.ranges.mask_bits
-        stream, size = Stream.fresh(), -(-bits // 8)
-        drawn = [
-            int.from_bytes(stream.bytes(size), "little") >> (8 * size - bits)
-            for _ in range(self.window.ranges.projections)
-        ]
-        return np.array(drawn, dtype=object)
+        """Uniform numbers that hide sums of bits, some of which will be taken."""
+        drawn = Stream.fresh().uint64(MASK_SETS * self.window.ranges.projections) >> np.uint64(64 - MASK_BITS)
+        self.drawn_masks = drawn.astype(np.int64).reshape(MASK_SETS, -1)
+        return self.drawn_masks
+
+    def choose_masks(self, signs: Stream) -> int:
+        """Which masks to take: the first with which all sums of bits are where every number is as likely."""
+        hidden = self.drawn_masks + _signed_sums(self.dealt_bits[None], signs, self.window.ranges.projections)[0]
+        low, high = self.window.ranges.window
+        right = ((hidden >= low) & (hidden < high)).all(axis=1)
+        if not right.any():
+            raise self._unproven()
+        return int(right.argmax())
+
+    def _unproven(self) -> ShareError:
+        return ShareError("a proof that numbers are within their bounds could not be made; run the study again [SH017]")
 
     def digits(self, drawn: SignMatrix) -> WholeNumbers:
-        """The bits of the sums of all columns with signs: a matrix with rows for each sum and bit."""
-        ranges, chosen = self.window.ranges, self.window.chosen
-        if chosen is None:
-            return self.bits_of(self._sums(drawn, self.rows))
-        sums = [self._sums(drawn, self.blocks)]
-        if self.slack is not None:
-            sums.append(self._sums(np.ascontiguousarray(drawn[:, chosen]), [self.slack]))
-        return self.bits_of(np.hstack(sums).reshape(ranges.projections, ranges.width))
+        """The bits of the sums of all rows with signs, and of what their norms leave of the limit."""
+        return self.bits_of(self._sums(drawn, self.rows))
 
     def _sums(self, drawn: SignMatrix, blocks: Sequence[WholeNumbers]) -> WholeNumbers:
-        """Sums of columns with signs."""
+        """Sums of rows with signs."""
         # Short floats hold whole numbers below 2^24, and are multiplied twice as fast.
-        step = (1 << 24) // max(1, self.window.ranges.cell)
+        step = (1 << 24) // max(1, isqrt(self.window.ranges.norm_squared))
         short = step >= _FEWEST_ROWS
         kind, step = np.dtype("f4" if short else "f8"), min(step, _ROWS) if short else _ROWS
         sums, done = np.zeros((len(drawn), blocks[0].shape[1])), 0
@@ -420,15 +457,19 @@ class InputProver:
         return sums
 
     def bits_of(self, sums: WholeNumbers) -> WholeNumbers:
-        """Sums as bits, the lowest first."""
+        """Sums as bits, the lowest first, and then what their norms leave of the limit."""
         ranges = self.window.ranges
-        shifted = sums.astype(np.int64) + (1 << (ranges.bits - 1))
-        if shifted.min() < 0 or shifted.max() >> ranges.bits:
-            raise ShareError(
-                "a proof that numbers are within their bounds could not be made; run the study again [SH017]"
-            )
-        self.dealt_bits = (shifted[:, None] >> np.arange(ranges.bits)[:, None] & 1).astype(np.float64)
-        return self.dealt_bits.reshape(-1, ranges.width)
+        whole = sums.astype(np.int64)
+        shifted = whole + (1 << (ranges.bits - 1))
+        excess = ranges.limit**2 - np.square(whole >> ranges.dropped).sum(axis=1)
+        if shifted.min() < 0 or shifted.max() >> ranges.bits or excess.min() < 0:
+            raise self._unproven()
+        said = (
+            (shifted[:, None] >> np.arange(ranges.bits)[:, None] & 1).reshape(-1),
+            (excess[:, None] >> np.arange(ranges.excess_bits) & 1).reshape(-1),
+        )
+        self.dealt_bits = np.concatenate(said).astype(np.float64)
+        return self.dealt_bits
 
     def help_values(self) -> Residues:
         """The first values that help to fold the equations of rows."""
@@ -465,6 +506,10 @@ class InputVerifier:
         self.blocks, self.degree = [block.values for block in blocks], masks.degree
         self.slack = None if slack is None else slack.values
         self.masks, self.bits, self.first = masks.values, bits.values, first.values
+        ranges, primes = window.ranges, len(self.system.primes)
+        said = ranges.projections * ranges.bits * ranges.width
+        self.said = self.bits[:, :said].reshape(primes, -1, ranges.width)
+        self.excess = self.bits[:, said:].reshape(primes, ranges.projections, ranges.excess_bits)
 
     def sum_difference(self, factors: Residues, combined: Residues) -> Shares:
         """What must be zero: the sums that bits say, less those of the rows.
@@ -483,18 +528,34 @@ class InputVerifier:
                 part = total[index, :, : ranges.columns]
                 part[...] = window.read.apply(prime, part, ones[index])
         if self.slack is not None:
-            chosen = combined if window.chosen is None else combined[:, :, window.chosen]
-            total[:, :, ranges.columns :] = system.inner(chosen.transpose(0, 2, 1), self.slack)
+            total[:, :, ranges.columns :] = system.inner(combined.transpose(0, 2, 1), self.slack)
         powers = system.to_residues(np.array([1 << bit for bit in range(ranges.bits)], dtype=object))
         places = system.reduce(factors[..., None] * powers[:, None, None]).reshape(*factors.shape[:2], -1)
-        said = system.inner(places.transpose(0, 2, 1), self.bits)
+        said = system.inner(places.transpose(0, 2, 1), self.said)
         half = system.reduce(factors.sum(axis=2)) * system.constant(1 << (ranges.bits - 1), 3)[:, :, 0]
         return Shares(system.reduce(said - system.reduce(half)[..., None] - system.reduce(total)), self.degree)
+
+    def claim_norms(self, claims: ShareClaims, factors: Residues) -> None:
+        """Claim that the norms of all sums, without their lowest bits, and what is left add up to the limit.
+
+        ``factors`` (primes, repetitions, sums) combine them.
+        """
+        system, ranges = self.system, self.window.ranges
+        primes, sums, high = len(system.primes), ranges.projections, ranges.bits - ranges.dropped
+        powers = system.to_residues(np.array([1 << bit for bit in range(max(high, ranges.excess_bits))], dtype=object))
+        bits = self.said.reshape(primes, sums, ranges.bits, ranges.width)[:, :, ranges.dropped :]
+        numbers = system.reduce((bits * powers[:, None, :high, None]).sum(axis=2))
+        numbers = system.reduce(numbers - system.constant(1 << (high - 1), 3))
+        left = system.reduce((self.excess * powers[:, None, : ranges.excess_bits]).sum(axis=2))
+        left = system.reduce(system.constant(ranges.limit**2 % system.modulus, 2) - left)
+        weighted = system.reduce(numbers[:, None] * factors[..., None]).reshape(primes, CHECK_REPETITIONS, -1)
+        products = system.reduce((left[:, None] * factors).sum(axis=2))
+        self._claim(claims, (weighted, np.broadcast_to(numbers.reshape(primes, 1, -1), weighted.shape)), products)
 
     def fold(self, second: Shares) -> Shares:
         """Fold the rows at the first point; what must be zero then."""
         window = self.window
-        rows = window.checked_rows(self.blocks, self.slack, 1)
+        rows = window.whole_rows(self.blocks, self.slack, 1)
         self.left = window.equations.fold_all(rows, window.point, window.read)
         cut = 2 * FOLDS[1] - 1
         self.second, self.of_bits = second.values[:, :, :cut], second.values[:, :, cut:]
@@ -516,6 +577,9 @@ class InputVerifier:
             claims.inner(left, right, Shares(product[:, again, None, None], self.degree))
 
 
+_MASKS = MessageSchema("masks", number=Integer(0, MASK_SETS - 1))
+
+
 class InputProofs:
     """The proofs of all owners in one task; every participant that deals or has a seat holds one."""
 
@@ -532,12 +596,7 @@ class InputProofs:
     ) -> None:
         """Prove and verify one window; its rows were dealt before in blocks of these sizes."""
         engine, system = self.engine, self.engine.system
-        covert = any(ranges.covert for ranges in self.ranges.values())
-        sampled = self._coins() if covert else None
-        windows = {
-            owner: ProofWindow(system, ranges, sizes, sampled if ranges.covert else None)
-            for owner, ranges in self.ranges.items()
-        }
+        windows = {owner: ProofWindow(system, ranges, sizes) for owner, ranges in self.ranges.items()}
         prover = None if own is None else self.prover(windows[engine.name], own)
         slack = self._deal_all("squares", windows, prover, lambda me: me.slack)
         masks = self._deal_all("masks", windows, prover, lambda me: me.masks())
@@ -554,12 +613,12 @@ class InputProofs:
         for owner, window in windows.items():
             window.draw_second(coins, owner)
         second = self._deal_all("help again", windows, prover, lambda me: self._to_integers(me.second_help_values()))
+        chosen = self._choose_masks(windows, prover, coins)
         held: dict[str, InputVerifier] = {}
         if dealt is not None:
-            held = {
-                owner: InputVerifier(window, dealt[owner], slack.get(owner), masks[owner], bits[owner], first[owner])
-                for owner, window in windows.items()
-            }
+            for owner, window in windows.items():
+                taken = Shares(masks[owner].values[:, chosen[owner]], masks[owner].degree)
+                held[owner] = InputVerifier(window, dealt[owner], slack.get(owner), taken, bits[owner], first[owner])
             self._check_sums(held, coins, drawn)
             for owner, verifier in held.items():
                 engine.claims.zero(verifier.fold(second[owner]))
@@ -572,17 +631,40 @@ class InputProofs:
             )
             verifier.claim(engine.claims, points, bit_points)
 
+    def _choose_masks(
+        self, windows: Mapping[str, ProofWindow], prover: InputProver | None, coins: ProofCoins
+    ) -> dict[str, int]:
+        """Which masks each owner takes; it tells all seats, which compare it before the next coin."""
+        engine, chosen = self.engine, dict[str, int]()
+        if prover is not None:
+            chosen[engine.name] = prover.choose_masks(coins.stream("signs of bits"))
+            for seat in engine.committee.seats:
+                if seat != engine.name:
+                    engine.links[seat].send("masks", number=chosen[engine.name])
+        if not engine.has_seat:
+            return {}
+        for owner in windows:
+            if owner not in chosen:
+                chosen[owner] = receive_message(engine.links[owner], owner, _MASKS)["number"]
+            engine.record_public(owner, chosen[owner])
+        return chosen
+
     def _check_sums(self, held: Mapping[str, InputVerifier], coins: ProofCoins, drawn: SignMatrix) -> None:
         """Claim that bits add up to the sums of rows, and see that no bit is large."""
         engine, system = self.engine, self.engine.system
         factors = system.uniform((CHECK_REPETITIONS, len(drawn)), coins.stream("sums"))
         combined: dict[int, Residues] = {}
-        for verifier in held.values():
+        for owner, verifier in held.items():
             count = verifier.window.ranges.projections
             if count not in combined:
                 combined[count] = _combine_signs(system, factors[:, :, :count], drawn[:count])
             engine.claims.zero(verifier.sum_difference(factors[:, :, :count], combined[count]))
-        hidden = _signed_bit_sums(list(held.values()), coins.stream("signs of bits"))
+            norms = system.uniform((CHECK_REPETITIONS, count), coins.stream(f"norms {owner}"))
+            verifier.claim_norms(engine.claims, norms)
+        hidden = [
+            system.reduce(verifier.masks + _signed_sums(verifier.bits, coins.stream("signs of bits"), len(drawn)))
+            for verifier in held.values()
+        ]
         opened = system.to_integers(engine.open_residues(np.concatenate(hidden, axis=1)), system.modulus // 2)
         for owner, verifier in held.items():
             count = verifier.window.ranges.projections
@@ -635,14 +717,10 @@ def _combine_signs(system: ResidueSystem, factors: Residues, drawn: SignMatrix) 
     return system.reduce(out).transpose(0, 2, 1)
 
 
-def _signed_bit_sums(held: Sequence[InputVerifier], stream: Stream) -> list[Residues]:
-    """For each owner sums of all its bits with signs, under its masks: (primes, sums)."""
-    flat = [verifier.bits.reshape(len(verifier.system.primes), -1) for verifier in held]
-    totals = [verifier.masks.copy() for verifier in held]
-    most = max(total.shape[1] for total in totals)
-    for start in range(0, max(bits.shape[1] for bits in flat), _PART):
-        drawn = draw_signs(stream, most, _PART).T.astype(np.float64)
-        for bits, total in zip(flat, totals, strict=True):
-            part = bits[:, start : start + _PART]
-            total += part @ drawn[: part.shape[1], : total.shape[1]]
-    return [verifier.system.reduce(total) for verifier, total in zip(held, totals, strict=True)]
+def _signed_sums(bits: WholeNumbers, stream: Stream, count: int) -> WholeNumbers:
+    """Sums of all bits (..., bits) with signs: (..., count)."""
+    total = np.zeros((*bits.shape[:-1], count))
+    for start in range(0, bits.shape[-1], _PART):
+        part = bits[..., start : start + _PART]
+        total += part @ draw_signs(stream, count, _PART)[:, : part.shape[-1]].T.astype(np.float64)
+    return total

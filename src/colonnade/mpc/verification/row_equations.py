@@ -121,7 +121,8 @@ class RowEquations:
                     found = self._weighted_products(blocks, self.identity.most(equation), _chosen_columns(quad), None)
                     products += system.reduce(found.reshape(*shape, m) * gamma[..., None, None])
                 if linear.any():
-                    found = self._weighted_products(blocks, self.identity.width, slice(None), linear)
+                    some = _chosen_columns(linear)
+                    found = self._weighted_products(blocks, self.identity.most(equation), some, linear[some])
                     sums += system.reduce(found.reshape(shape) * gamma[..., None])
         ahead = lagrange(system.primes, _first_points(m), tuple(range(m + 1, 2 * m)))
         return self._forms(products, sums, ahead[:, None])

@@ -100,11 +100,6 @@ def why_no_lanes(task: PricedTask) -> str | None:
     """Why a task cannot be done in lanes, as the end of a sentence; ``None``: it can."""
     if task.why_not_lanes is not None:
         return task.why_not_lanes
-    if task.trust.inputs == "covert":
-        return (
-            'has inputs = "covert": an owner that leaves when it sees which rows are looked at is not found out, and '
-            'in lanes it may try again; use "unproven"'
-        )
     if task.trust.inputs == "proven":
         return 'has inputs = "proven": its proofs are counted for one run over all rows; use "unproven"'
     return None

@@ -26,9 +26,8 @@ from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.mpc.shamir import REPLICATED_SEATS
 from colonnade.mpc.verification.claims import CLAIMED_ROWS, MOST_HELD
 from colonnade.mpc.verification.input_proofs import (
-    FEWEST_PRIMES,
     WINDOW_ROWS,
-    InputRanges,
+    ColumnGroup,
     binary_columns,
     bounded_norm,
 )
@@ -272,7 +271,7 @@ class Moments(JointRows, JointSumTask):
 
     programs = TaskPrograms("colonnade.protocols.moments.programs")
     noise_on = "an entry of X'X"
-    proofs = ("unproven", "covert", "proven")
+    proofs = ("unproven", "proven")
 
     def __post_init__(self) -> None:
         if not 0 <= self.known < len(self.blocks):
@@ -450,19 +449,15 @@ class Moments(JointRows, JointSumTask):
         return ("unproven",) if self.pure else self.proofs
 
     @cached_property
-    def proven(self) -> Mapping[str, InputRanges]:
+    def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
         """For each owner: the norm of its rows, and flags if members are hidden."""
         if self.trust.inputs == "unproven":
             return {}
-        covert, found = self.trust.inputs == "covert", {}
-        for block in self.blocks:
-            groups = [bounded_norm(len(block.columns), self.block_norm_squared(block))]
-            if self.hidden:
-                groups.append(binary_columns(1))
-            rows = min(self.rows_at_most, self.rows_per_window)
-            proofs = len(self.blocks) * -(-self.rows_at_most // rows)
-            found[block.owner] = InputRanges(tuple(groups), rows, proofs, covert)
-        return found
+        flags = [binary_columns(1)] if self.hidden else []
+        return {
+            block.owner: [bounded_norm(len(block.columns), self.block_norm_squared(block)), *flags]
+            for block in self.blocks
+        }
 
     def spans(self, owners: slice) -> slice:
         """Where the columns of owners next to each other stand in the joint matrix."""
@@ -477,7 +472,8 @@ class Moments(JointRows, JointSumTask):
         takes few, and new memory costs more than they do.
         """
         most = CLAIMED_ROWS if self.trust.inputs == "unproven" else WINDOW_ROWS
-        return max(8192, min(most, MOST_HELD // (8 * FEWEST_PRIMES * self.width * (1 + self.hidden))))
+        fitting = MOST_HELD // (8 * len(self.for_sums.primes) * self.width * (1 + self.hidden))
+        return self.window_of(max(8192, min(most, fitting)))
 
     @property
     def opened_degree(self) -> int:
