@@ -722,16 +722,20 @@ class Working:
         self.hub.proposals[self.study.id] = raw
         self.changed: dict[str, str] = {}  # in its party file
 
-    @contextmanager
-    def agent(self, begun: bool = False) -> Iterator[Agent]:
-        """``begun``: with a first attempt of the study."""
+    def party(self) -> Path:
+        """Its party file."""
         path = self.three.file("bank").with_name(f"{self.folder.name}.toml")
         text = self.three.file("bank").read_text()
         for old, new in {'"agent"': f'"{self.folder}"', **self.changed}.items():
             assert old in text
             text = text.replace(old, new)
         path.write_text(text)
-        found = Agent(path)
+        return path
+
+    @contextmanager
+    def agent(self, begun: bool = False) -> Iterator[Agent]:
+        """``begun``: with a first attempt of the study."""
+        found = Agent(self.party())
         thread = threading.Thread(target=found.run)
         thread.start()
         try:
@@ -804,6 +808,19 @@ def test_an_agent_says_at_once_that_it_is_connected_and_loses_nothing_that_is_sa
         until(lambda: agent._news.empty())
         hub.answers.set()
         until(lambda: agent.store.known_ids([study]) and agent.store.entry(study).state == "cancelled")
+
+
+def test_an_agent_that_cannot_listen_any_more_ends_with_the_error(bank: Working) -> None:
+    def news(since: int, wait: float) -> dict[str, Any]:
+        raise OverflowError("date value out of range")
+
+    bank.hub.news = news  # type: ignore[method-assign]
+    agent = Agent(bank.party())
+    late = threading.Timer(60, agent.stop)
+    late.start()
+    with pytest.raises(OverflowError):
+        agent.run()
+    late.cancel()
 
 
 def test_a_result_of_the_hubs_own_making_is_not_taken_and_one_that_a_party_signed_is(

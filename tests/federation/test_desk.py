@@ -7,7 +7,7 @@ import tempfile
 import tracemalloc
 from base64 import b64encode
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from colonnade.federation.statements import (
     sign_content,
 )
 from colonnade.privacy.observers import Trust
-from colonnade.wire import Identity
+from colonnade.wire import Certificate, Identity, certificates
 from tests.support.errors import raises
 
 from .club import EVERYBODY, NOON, PARTIES, Club, Talk, club, identity, refused, study_text
@@ -455,6 +455,9 @@ def test_names_stay_in_their_folder_and_sizes_and_moments_are_bounded(ours: Club
     refuse(ours, "FE079", files={**files, "m/other.json": large})
     for deadline in (NOON, NOON + timedelta(days=400)):
         refuse(ours, "FE073|FE074", deadline=deadline)
+    refuse(ours, "FE102", "made", made=datetime(9999, 6, 1, tzinfo=UTC))
+    with raises(IdentityError, "ID020"):
+        Certificate.from_pem(certificates.create("bank", 365 * 7500)[1])
     found = Proposal.unpack(ours.packed(), ours.members)
     found.check_time(NOON)
     for moment, code in ((found.deadline, "FE071"), (NOON - timedelta(days=2), "FE072")):
@@ -503,6 +506,7 @@ WRONG_OUTCOMES = [
     {"ended": "finished", "result": "x"},
     *({"ended": "finished", "result": "0" * 64, "files": wrong} for wrong in ({}, {"../x": "0" * 64}, {"a": "0"})),
     {"result": "0" * 64},
+    *({"made": f"{day}T00:00:00.000{zone}"} for day, zone in (("0001-01-01", "+23:59"), ("9999-12-31", "-23:59"))),
 ]
 
 

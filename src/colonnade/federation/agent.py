@@ -312,7 +312,7 @@ class Agent(StandingProcess):
         self._attempts = AttemptRunner(self.store, party_file, self.metrics, self._forks)
         self._checks: dict[str, ChildProcess] = {}
         self._failed: Counter[str] = Counter()  # checks that came to no verdict, by study
-        self._news: queue.Queue[Mapping[str, Any] | ColonnadeError | SyncEvent] = queue.Queue(_NEWS_AHEAD)
+        self._news: queue.Queue[Mapping[str, Any] | Exception | SyncEvent] = queue.Queue(_NEWS_AHEAD)
         self._sync = HubSync(self.store, self._identity, lambda: self.members, lambda: self.config, self._enqueue)
         self._ahead: dict[str, Mapping[str, Any]] = {}  # what the hub says of studies that we do not have, or not yet
         self._running: dict[str, tuple[int, str]] = {}  # what the hub says that runs: attempt and room
@@ -364,6 +364,8 @@ class Agent(StandingProcess):
             said = self._news.get(timeout=_TICK_SECONDS)
             if isinstance(said, ColonnadeError):
                 self._set_connected(False, str(said))
+            elif isinstance(said, Exception):
+                raise said
             elif not isinstance(said, SyncEvent):
                 self._set_connected(True, None)
                 self._process_news(said)
@@ -417,8 +419,11 @@ class Agent(StandingProcess):
                 self._stop.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures += 1
                 since = 0
+            except Exception as error:  # the main thread raises it
+                self._enqueue(error)
+                return
 
-    def _enqueue(self, said: Mapping[str, Any] | ColonnadeError | SyncEvent) -> None:
+    def _enqueue(self, said: Mapping[str, Any] | Exception | SyncEvent) -> None:
         """Hand something to the main thread; a hub that talks faster than we listen has to wait."""
         while not self._stop.is_set():
             with suppress(queue.Full):

@@ -57,7 +57,7 @@ Method = Literal[
 ]  # fmt: skip
 FOR_INVITED: frozenset[Method] = frozenset({"enrol", "show_draw", "enrolment", "leave"})
 """What those ask who are invited, and nobody else; all other questions are for members."""
-_Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$")]
+_Time = Annotated[str, Field(pattern=r"^[2-8]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$")]
 _ShortText = Annotated[str, Field(max_length=300)]
 _Files = Annotated[dict[MemberName, Annotated[int, Field(ge=0, le=MOST_ANSWER)]], Field(max_length=MOST_MEMBERS)]
 
