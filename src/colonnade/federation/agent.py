@@ -443,7 +443,7 @@ class Agent(StandingProcess):
                 continue
             self._ahead.pop(study, None)
             self.store.resend_forgotten(study, self.config.name, told)
-            self.store.record_hub_state(study, told["answers"], state, told.get("ended"))
+            self.store.record_hub_state(study, told["answers"], state)
             if state == "running" and told.get("room") == f"{study}.{told['attempt']}":
                 self._running[study] = (told["attempt"], told["room"])
             else:
@@ -513,10 +513,11 @@ class Agent(StandingProcess):
                 self._attempts.start(entry, number, room, self.config)
 
     def _may_begin(self, entry: ProposedStudy) -> bool:
-        """Whether everybody in a study is still a member here, and we have heard lately whose key is no good."""
+        """Whether all others have signed a yes and are still members here, and we know lately whose key is no good."""
         with suppress(FederationError):
             self.members.check_listed(datetime.now(UTC))
-            return {*entry.answers, entry.analyst} <= self.members.roles.keys()
+            agreed = all(yes for party, yes in entry.answers.items() if party != self.config.name)
+            return agreed and {*entry.answers, entry.analyst} <= self.members.roles.keys()
         return False
 
     def _end_what_is_over(self) -> None:
