@@ -24,7 +24,7 @@ from colonnade.cli import proposals
 from colonnade.cli.proposals import lanes_in
 from colonnade.console.party_pages import describe_needs
 from colonnade.disk import writing
-from colonnade.errors import BudgetError, ConnectError, FederationError, StorageError, StudyError
+from colonnade.errors import BudgetError, ConnectError, FederationError, PolicyError, StorageError, StudyError
 from colonnade.federation import agent as agents, agent_store, checks, store_file
 from colonnade.federation.agent import Agent
 from colonnade.federation.agent_store import AgentStore
@@ -42,6 +42,7 @@ from colonnade.federation.statements import (
     STUDY_FILE,
     AttemptReport,
     Proposal,
+    Withdrawal,
     format_moment,
     make_proposal,
     parse_deadline,
@@ -926,6 +927,36 @@ def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
     assert not where.exists()
     fetch([signed(who) for who in everybody], everybody)
     assert (where / "model.json").read_bytes() == model
+
+
+def test_an_analyst_reads_of_which_study_a_command_is_as_it_was_signed(
+    three: Standing, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hub says the name of another one."""
+    one, other = (three.proposal(three.study_named(name)) for name in ("old", "new"))
+    raw, told = {proposal_id(raw): raw for raw in (each.pack(three.identity()) for each in (one, other))}, []
+    names = dict(zip(raw, ("new", "old"), strict=True))
+
+    def tell(statement: Withdrawal) -> dict[str, Any]:
+        told.append(statement.proposal)
+        return {"state": "cancelled"}
+
+    line = SimpleNamespace(
+        studies=lambda: [{"id": each, "name": name, "parties": ["bank"]} for each, name in names.items()],
+        proposal=raw.__getitem__,
+        tell=tell,
+    )
+    monkeypatch.setattr(proposals, "FederationClient", lambda *_: nullcontext(line))
+    proposals.cancel([next(iter(raw))], "", three.file("ana"), three.key("ana"))
+    said = capsys.readouterr().out
+    assert (told, f"'old' ({one.digest})" in said, "'new'" in said) == ([next(iter(raw))], True, False)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(proposals, "ask_yes_or_no", lambda asked: f"'old' ({one.digest})" not in asked)
+    with raises(PolicyError, "PO860", "old"):
+        proposals.cancel([next(iter(raw))], "", three.file("ana"), three.key("ana"))
+    raw[next(iter(raw))] = raw[list(raw)[1]]
+    refused("FE721", proposals.cancel, [next(iter(raw))], "", three.file("ana"), three.key("ana"), True)
+    assert len(told) == 1
 
 
 def test_a_local_user_is_told_nothing_of_caps(three: Standing) -> None:
