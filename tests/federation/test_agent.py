@@ -35,6 +35,7 @@ from colonnade.federation.attempts import (
     release_reservation,
     result_digest,
 )
+from colonnade.federation.hub_protocol import pack_files, read_answer, read_members
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.monitoring import AgentMetrics
 from colonnade.federation.processes import ProcessLimits
@@ -59,7 +60,7 @@ from tests.support.opened import watched
 from tests.support.standing import ALIGNED, HUB, Standing, make
 from tests.support.waiting import until
 
-from .club import Club, Talk, club, refused
+from .club import Club, Talk, club, identity, refused
 
 MOST = 3
 GRACE, LONG = timedelta(hours=12), timedelta(days=90)
@@ -801,6 +802,19 @@ def test_a_table_is_opened_once_a_person_or_the_policy_has_approved(bank: Workin
         assert not agent._may_begin(agent.store.entry(study)), "the clinic has signed no yes, whatever the hub says"
         hub.studies[0]["answers"] = {"shop": True, "clinic": True}
         until(lambda: "bank.csv" in opened.names, "the attempt to read the table")
+
+
+def test_whom_a_hub_named_once_leaves_no_file_here(bank: Working) -> None:
+    agent, ours = Agent(bank.party()), bank.three.members()
+    bank.hub.notices = list  # type: ignore[attr-defined]
+    for name in ("one", "two"):
+        named = ours.with_member(identity(name).certificate, "party")
+        bank.hub.members = lambda named=named: named  # type: ignore[method-assign]
+        agent._sync._compare_members()
+        kept = {path.stem for path in (agent.folder / "offered" / "certs").iterdir()}
+        assert kept == {*ours.certificates, name}
+    raw = pack_files({"name": "x", "address": "h:1", "roles": {"bank": "party"}}, {"bank": b"#" * 20_000})
+    refused("FE065", read_members, ours, *read_answer(raw))
 
 
 def test_a_withdrawal_is_acted_on_while_the_hub_keeps_us_waiting(bank: Working) -> None:

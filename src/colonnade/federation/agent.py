@@ -234,6 +234,9 @@ class HubSync(threading.Thread):
             return
         offered.save(self._store.folder / OFFERED / "FEDERATION.toml")
         pending = find_new_members(self._members(), offered)
+        for path in (self._store.folder / OFFERED / "certs").iterdir():
+            if path.name not in {f"{name}.crt" for name in offered.certificates}:
+                path.unlink(missing_ok=True)  # of whom it named before
         self._report(SyncEvent("members", names=frozenset(newcomer.name for newcomer in pending)))
 
     # What is told

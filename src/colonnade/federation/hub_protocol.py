@@ -51,6 +51,7 @@ MOST_ASKED = 1 << 12
 """The longest line of a question: the hub reads it while everybody waits."""
 MOST_QUESTION = MOST_PACKED + (1 << 10)
 MOST_ANSWER = 1 << 28
+MOST_CERTIFICATE = 1 << 14
 
 Method = Literal[
     "propose", "proposal", "news", "answer", "outcome", "withdraw", "result", "members", "enrol", "show_draw",
@@ -62,7 +63,7 @@ _Time = Annotated[str, Field(pattern=r"^[2-8]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{
 _Signed = Annotated[str, Field(pattern="^[\x00-\x7f]*$", max_length=1 << 11)]
 _Reason = Annotated[str, Field(max_length=LONGEST_REASON)]
 _ShortText = Annotated[str, Field(max_length=300)]
-_Files = Annotated[dict[MemberName, Annotated[int, Field(ge=0, le=MOST_ANSWER)]], Field(max_length=MOST_MEMBERS)]
+_Files = Annotated[dict[MemberName, Annotated[int, Field(ge=0, le=MOST_ANSWER)]], Field(max_length=MOST_FILES)]
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class NewsAnswer(TypedDict):
 class ResultAnswer(TypedDict):
     """The sizes of the files of a result, and what parties have signed about it."""
 
-    files: Annotated[_Files, Field(max_length=MOST_FILES)]
+    files: _Files
     finished: Annotated[
         list[Annotated[str, Field(pattern="^[\x00-\x7f]*$")]], Field(max_length=MOST_PARTIES * MOST_ATTEMPTS)
     ]
@@ -150,7 +151,7 @@ class MembersAnswer(TypedDict):
     name: _ShortText
     address: _ShortText
     roles: Annotated[dict[MemberName, FederationRole], Field(max_length=MOST_MEMBERS)]
-    files: _Files
+    files: Annotated[dict[MemberName, Annotated[int, Field(ge=0, le=MOST_CERTIFICATE)]], Field(max_length=MOST_MEMBERS)]
 
 
 class NoticesAnswer(TypedDict):
