@@ -370,16 +370,21 @@ def test_proposals_of_one_analyst_are_counted(desk: Desk, monkeypatch: pytest.Mo
     refused(("FE086", "4"), desk.taken, "a fifth")
 
 
-def test_what_runs_keeps_its_files_whatever_the_hub_says(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("end", ["done", "failed"])
+def test_what_runs_keeps_its_files_and_can_be_ended_whatever_the_hub_says(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
     filing, folder, proposal = desk.filing, desk.taken(size=100_000), desk.asked("another", 100_000)
     filing.record_assessment(folder.name, {"refused": None}, "approved", "eva")
     assert desk.begin(folder.name)
-    filing.record_hub_state(folder.name, {}, "failed")
+    filing.record_hub_state(folder.name, {}, end)
     assert filing.entry(folder.name).ended > format_moment(datetime.now(UTC) - HOUR)
     assert agent_store.prune(filing, NOW) == 0
     monkeypatch.setattr(agent_store, "MAX_KEPT_BYTES", 150_000)
     refused("FE087", agent_store.make_room, filing, proposal)
     assert (folder / "study" / STUDY_FILE).exists()
+    assert filing.withdraw(folder.name, "eva", "it runs on").state_by == "us"
+    refused("OF006", filing.withdraw, folder.name, "eva", "again")
     filing.end_attempt(folder.name, 1, "stopped", None)
     agent_store.make_room(filing, proposal)
     assert not folder.exists()

@@ -131,7 +131,7 @@ def test_those_who_never_report_are_lost_after_a_while_even_if_a_clock_jumps_bac
 
 
 def test_withdrawals(talk: Talk) -> None:
-    first, second, third = (talk.propose(name=name) for name in ("one", "two", "three"))
+    first, second, third, fourth = (talk.propose(name=name) for name in ("one", "two", "three", "four"))
     talk.withdraw(first, "ana")
     talk.answer(second, "bank")
     talk.withdraw(second, "bank")
@@ -143,6 +143,11 @@ def test_withdrawals(talk: Talk) -> None:
     talk.outcomes(third, "lost", who=("bank", "clinic", "coordinator"))
     assert talk.state(third) == ("cancelled", 1)
     refused("FE027", talk.withdraw, third, "ana")
+    talk.agree(fourth)
+    talk.withdraw(fourth, "ana")
+    assert talk.desk.running_attempts()[0].stopping, "whoever asked for it ends what runs"
+    talk.outcomes(fourth, "lost")
+    assert talk.state(fourth) == ("cancelled", 1)
 
 
 def test_everybody_speaks_for_itself(talk: Talk) -> None:

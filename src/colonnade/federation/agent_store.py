@@ -166,11 +166,12 @@ class AgentStore:
         return self._answer(id, "declined", by, _clean_text(why))
 
     def withdraw(self, id: str, by: str, why: str) -> ProposedStudy:
-        """Take a yes back, or end what runs; all others are told that, and not why."""
+        """Take a yes back, or end what runs, whatever the hub says of it; all others are told that, and not why."""
         row = self._row(id)
         if not self.file.change(
             "UPDATE studies SET state = 'cancelled', answer_by = ?, why = ?, ended = ?, withdrawal = 1 "
-            "WHERE id = ? AND state IN ('approved', 'running')",
+            "WHERE id = ? AND (state IN ('approved', 'running') OR (why IS NULL AND EXISTS "
+            "(SELECT 1 FROM attempts WHERE study = studies.id AND attempts.state = 'running')))",
             (_clean_text(by), _clean_text(why), timestamp_now(), row["id"]),
         ):
             raise ProposalError(
