@@ -24,7 +24,7 @@ from colonnade.cli import proposals
 from colonnade.cli.proposals import lanes_in
 from colonnade.console.party_pages import describe_needs
 from colonnade.disk import writing
-from colonnade.errors import BudgetError, ConnectError, FederationError, StorageError, StudyError
+from colonnade.errors import BudgetError, ConnectError, FederationError, PolicyError, StorageError, StudyError
 from colonnade.federation import agent as agents, agent_store, checks, store_file
 from colonnade.federation.agent import Agent
 from colonnade.federation.agent_store import AgentStore
@@ -35,6 +35,7 @@ from colonnade.federation.attempts import (
     release_reservation,
     result_digest,
 )
+from colonnade.federation.hub_protocol import pack_files, read_answer, read_members
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.monitoring import AgentMetrics
 from colonnade.federation.processes import ProcessLimits
@@ -42,6 +43,8 @@ from colonnade.federation.statements import (
     STUDY_FILE,
     AttemptReport,
     Proposal,
+    Withdrawal,
+    format_moment,
     make_proposal,
     parse_deadline,
     proposal_id,
@@ -57,7 +60,7 @@ from tests.support.opened import watched
 from tests.support.standing import ALIGNED, HUB, Standing, make
 from tests.support.waiting import until
 
-from .club import Club, Talk, club, refused
+from .club import Club, Talk, club, identity, refused
 
 MOST = 3
 GRACE, LONG = timedelta(hours=12), timedelta(days=90)
@@ -96,7 +99,7 @@ class Desk:
         proposal.write(self.filing.folder / "studies" / proposal.id / "study", self.circle.members)
         entry = self.filing.receive(proposal)
         if state is not None:
-            self.filing.record_hub_state(entry.id, {}, state, None)
+            self.filing.record_hub_state(entry.id, {}, state)
         return entry.folder
 
     def waiting(self, ago: timedelta = NOW) -> str:
@@ -187,7 +190,7 @@ def test_nothing_runs_without_our_own_yes(desk: Desk) -> None:
     filing, study = desk.filing, desk.taken().name
     assert not desk.begin(study), "it is being checked"
     filing.record_assessment(study, {"refused": None}, "waiting", None)
-    filing.record_hub_state(study, dict.fromkeys(("bank", "shop", "clinic"), True), "running", None)
+    filing.record_hub_state(study, dict.fromkeys(("bank", "shop", "clinic"), True), "running")
     assert not desk.begin(study), "the hub says that all have agreed, and we have not"
     assert (filing.running_attempts(), filing.unsent_answers()) == ([], [])
     filing.approve(study, Approver.at_terminal("eva"))
@@ -199,7 +202,7 @@ def test_nothing_runs_without_our_own_yes(desk: Desk) -> None:
     assert not desk.begin("0" * 32), "a study that nobody knows"
     filing.withdraw(study, "eva", "second thoughts")
     assert [entry.id for entry in filing.unsent_withdrawals()] == [study]
-    filing.record_hub_state(study, {}, "cancelled", None)
+    filing.record_hub_state(study, {}, "cancelled")
     assert filing.unsent_withdrawals() == []
 
 
@@ -214,10 +217,16 @@ def test_attempts_are_counted_and_end_with_a_result(desk: Desk) -> None:
     assert desk.begin(study, 2)
     filing.end_attempt(study, 2, "finished", None)
     assert not desk.begin(study, 3), "there is a result"
-    assert [(number, ended) for _, number, ended in filing.unsent_outcomes()] == [(1, "lost"), (2, "finished")]
+    other = filing.receive(desk.asked("another")).id
+    filing.record_assessment(other, {"refused": None}, "approved", "eva")
+    assert desk.begin(other)
+    filing.end_attempt(other, 1, "stopped", None)
+    assert not desk.begin(other, 2), "it would stop for the same reason"
+    assert [ended for told, _, ended in filing.unsent_outcomes() if told == study] == ["lost", "finished"]
+    filing.mark_sent("outcome", other, 1)
     filing.mark_sent("outcome", study, 1)
     assert [number for _, number, _ in filing.unsent_outcomes()] == [2]
-    assert filing.list_unfinished() == []
+    assert [each.id for each in filing.list_unfinished()] == [other]
 
 
 def test_nothing_but_a_hash_is_taken_for_that_of_a_result(tmp_path: Path) -> None:
@@ -233,14 +242,14 @@ def test_the_hub_says_what_became_of_it_once(desk: Desk, end: str) -> None:
     desk.filing.approve(study, Approver.at_terminal("eva"))
     desk.filing.record_assessment(own, {"refused": "over budget"}, "refused", "the policy")
     for each in (study, own):
-        desk.filing.record_hub_state(each, {"bank": False}, end, None)
+        desk.filing.record_hub_state(each, {"bank": False}, end)
     assert (desk.state(study), desk.state(own)) == (end, "refused"), "our own refusal stays ours"
     assert desk.filing.entry(own).answers == {"bank": False, "shop": None, "clinic": None}
     assert desk.filing.entry(study).said_by_hub == (end != "declined"), "the bank has signed its no"
     if end in ("done", "failed", "expired"):
-        desk.filing.record_hub_state(study, {"bank": True, "eve": True}, "cancelled", None)
+        desk.filing.record_hub_state(study, {"bank": True, "eve": True}, "cancelled")
         assert desk.state(study) == end
-        desk.filing.record_hub_state(study, {"bank": None}, "cancelled", None)
+        desk.filing.record_hub_state(study, {"bank": None}, "cancelled")
         assert desk.filing.entry(study).answers == {"bank": True, "shop": None, "clinic": None}, "once proven, always"
 
 
@@ -253,7 +262,7 @@ def test_what_our_own_person_decided_stays_whatever_a_hub_says(desk: Desk, end: 
     filing.decline(declined, "eva", "")
     filing.withdraw(withdrawn, "eva", "")
     for study in (declined, withdrawn, yes):
-        filing.record_hub_state(study, {}, end, None)
+        filing.record_hub_state(study, {}, end)
     assert (desk.state(declined), desk.state(withdrawn)) == ("declined", "cancelled")
     assert [filing.entry(study).state_by for study in (declined, withdrawn, yes)] == ["us", "us", "the hub"]
     assert [entry.id for entry in filing.unsent_answers()] == [declined], "no word of ours is made of the hub's"
@@ -270,14 +279,14 @@ def test_a_yes_ends(desk: Desk) -> None:
     assert desk.state(study) == "approved"
     assert filing.expire(timedelta(minutes=59)) == ["a study"], "what runs is not closed"
     assert not desk.begin(study)
-    filing.record_hub_state(study, {}, "running", None)
+    filing.record_hub_state(study, {}, "running")
     assert desk.state(study) == "expired"
     filing.end_attempt(other, 1, "lost", None)
     assert not desk.begin(other, 2, NOW)
     assert filing.expire(NOW) == ["a study"]
     assert [(number, ended) for _, number, ended in filing.unsent_outcomes()] == [(1, "lost")]
     for said in ("done", "expired"):
-        filing.record_hub_state(other, {}, said, None)
+        filing.record_hub_state(other, {}, said)
         assert desk.state(other) == "done", "others finished while we were away"
 
 
@@ -321,7 +330,7 @@ def test_a_hub_that_was_put_back_is_told_again(tmp_path: Path, put_back: str) ->
         told = talk.desk.study(study, "ana")
         for name, filing in parties.items():
             filing.resend_forgotten(study, name, told)
-            filing.record_hub_state(study, told["answers"], told["state"], told["ended"])
+            filing.record_hub_state(study, told["answers"], told["state"])
         tell()
         if told["attempt"] and told["state"] == "running":
             talk.outcome(study, "coordinator", "lost", told["attempt"])
@@ -329,7 +338,7 @@ def test_a_hub_that_was_put_back_is_told_again(tmp_path: Path, put_back: str) ->
     assert talk.state(study) == ("done", 2)
     for filing in parties.values():
         assert not filing.start_attempt(study, 3, "r", MOST, ever)
-        filing.record_hub_state(study, {}, "failed", None)
+        filing.record_hub_state(study, {}, "failed")
         assert filing.entry(study).state == "done", "there is a result here, whatever a hub says"
 
 
@@ -355,10 +364,30 @@ def test_proposals_of_one_analyst_are_counted(desk: Desk, monkeypatch: pytest.Mo
     refused("FE086", desk.taken, "a third")
     agent_store.make_room(desk.filing, desk.asked("of somebody else", analyst="bank"))
     for study in opened:
-        desk.filing.record_hub_state(study, {}, "cancelled", None)
+        desk.filing.record_hub_state(study, {}, "cancelled")
     for number in range(2):
         desk.taken(f"more {number}", "cancelled")
     refused(("FE086", "4"), desk.taken, "a fifth")
+
+
+@pytest.mark.parametrize("end", ["done", "failed"])
+def test_what_runs_keeps_its_files_and_can_be_ended_whatever_the_hub_says(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    filing, folder, proposal = desk.filing, desk.taken(size=100_000), desk.asked("another", 100_000)
+    filing.record_assessment(folder.name, {"refused": None}, "approved", "eva")
+    assert desk.begin(folder.name)
+    filing.record_hub_state(folder.name, {}, end)
+    assert filing.entry(folder.name).ended > format_moment(datetime.now(UTC) - HOUR)
+    assert agent_store.prune(filing, NOW) == 0
+    monkeypatch.setattr(agent_store, "MAX_KEPT_BYTES", 150_000)
+    refused("FE087", agent_store.make_room, filing, proposal)
+    assert (folder / "study" / STUDY_FILE).exists()
+    assert filing.withdraw(folder.name, "eva", "it runs on").state_by == "us"
+    refused("OF006", filing.withdraw, folder.name, "eva", "again")
+    filing.end_attempt(folder.name, 1, "stopped", None)
+    agent_store.make_room(filing, proposal)
+    assert not folder.exists()
 
 
 def test_files_go_after_some_days_and_results_never(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,7 +471,7 @@ def test_logs_show_every_attempt_in_order(waiting: tuple[AgentStore, str, Path],
     said = {"time": when.format(13), "presence": here}
     (folder / "output.jsonl").write_text(f"begins\n{json.dumps(said)}\na line of a log\n")
     store.end_attempt(study, 1, "lost", None)
-    store.record_hub_state(study, {}, "failed", None)
+    store.record_hub_state(study, {}, "failed")
     code, text, _ = in_this_process("federation", "logs", party, study[:6], "-f")
     assert code == 0
     assert [line.split(maxsplit=1)[1] for line in text.splitlines()] == [
@@ -722,16 +751,20 @@ class Working:
         self.hub.proposals[self.study.id] = raw
         self.changed: dict[str, str] = {}  # in its party file
 
-    @contextmanager
-    def agent(self, begun: bool = False) -> Iterator[Agent]:
-        """``begun``: with a first attempt of the study."""
+    def party(self) -> Path:
+        """Its party file."""
         path = self.three.file("bank").with_name(f"{self.folder.name}.toml")
         text = self.three.file("bank").read_text()
         for old, new in {'"agent"': f'"{self.folder}"', **self.changed}.items():
             assert old in text
             text = text.replace(old, new)
         path.write_text(text)
-        found = Agent(path)
+        return path
+
+    @contextmanager
+    def agent(self, begun: bool = False) -> Iterator[Agent]:
+        """``begun``: with a first attempt of the study."""
+        found = Agent(self.party())
         thread = threading.Thread(target=found.run)
         thread.start()
         try:
@@ -769,8 +802,24 @@ def test_a_table_is_opened_once_a_person_or_the_policy_has_approved(bank: Workin
         if approval == "ask":
             agent.store.approve(study, Approver("Ada", "console", "127.0.0.1"))
         hub.say(study, "running", 1)
-        hub.studies[0]["room"] = f"{study}.1"
+        hub.studies[0] |= {"room": f"{study}.1", "answers": {"shop": True}}
+        until(lambda: agent.store.entry(study).answers["shop"])
+        assert not agent._may_begin(agent.store.entry(study)), "the clinic has signed no yes, whatever the hub says"
+        hub.studies[0]["answers"] = {"shop": True, "clinic": True}
         until(lambda: "bank.csv" in opened.names, "the attempt to read the table")
+
+
+def test_whom_a_hub_named_once_leaves_no_file_here(bank: Working) -> None:
+    agent, ours = Agent(bank.party()), bank.three.members()
+    bank.hub.notices = list  # type: ignore[attr-defined]
+    for name in ("one", "two"):
+        named = ours.with_member(identity(name).certificate, "party")
+        bank.hub.members = lambda named=named: named  # type: ignore[method-assign]
+        agent._sync._compare_members()
+        kept = {path.stem for path in (agent.folder / "offered" / "certs").iterdir()}
+        assert kept == {*ours.certificates, name}
+    raw = pack_files({"name": "x", "address": "h:1", "roles": {"bank": "party"}}, {"bank": b"#" * 20_000})
+    refused("FE065", read_members, ours, *read_answer(raw))
 
 
 def test_a_withdrawal_is_acted_on_while_the_hub_keeps_us_waiting(bank: Working) -> None:
@@ -804,6 +853,19 @@ def test_an_agent_says_at_once_that_it_is_connected_and_loses_nothing_that_is_sa
         until(lambda: agent._news.empty())
         hub.answers.set()
         until(lambda: agent.store.known_ids([study]) and agent.store.entry(study).state == "cancelled")
+
+
+def test_an_agent_that_cannot_listen_any_more_ends_with_the_error(bank: Working) -> None:
+    def news(since: int, wait: float) -> dict[str, Any]:
+        raise OverflowError("date value out of range")
+
+    bank.hub.news = news  # type: ignore[method-assign]
+    agent = Agent(bank.party())
+    late = threading.Timer(60, agent.stop)
+    late.start()
+    with pytest.raises(OverflowError):
+        agent.run()
+    late.cancel()
 
 
 def test_a_result_of_the_hubs_own_making_is_not_taken_and_one_that_a_party_signed_is(
@@ -884,6 +946,36 @@ def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
     assert not where.exists()
     fetch([signed(who) for who in everybody], everybody)
     assert (where / "model.json").read_bytes() == model
+
+
+def test_an_analyst_reads_of_which_study_a_command_is_as_it_was_signed(
+    three: Standing, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hub says the name of another one."""
+    one, other = (three.proposal(three.study_named(name)) for name in ("old", "new"))
+    raw, told = {proposal_id(raw): raw for raw in (each.pack(three.identity()) for each in (one, other))}, []
+    names = dict(zip(raw, ("new", "old"), strict=True))
+
+    def tell(statement: Withdrawal) -> dict[str, Any]:
+        told.append(statement.proposal)
+        return {"state": "cancelled"}
+
+    line = SimpleNamespace(
+        studies=lambda: [{"id": each, "name": name, "parties": ["bank"]} for each, name in names.items()],
+        proposal=raw.__getitem__,
+        tell=tell,
+    )
+    monkeypatch.setattr(proposals, "FederationClient", lambda *_: nullcontext(line))
+    proposals.cancel([next(iter(raw))], "", three.file("ana"), three.key("ana"))
+    said = capsys.readouterr().out
+    assert (told, f"'old' ({one.digest})" in said, "'new'" in said) == ([next(iter(raw))], True, False)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(proposals, "ask_yes_or_no", lambda asked: f"'old' ({one.digest})" not in asked)
+    with raises(PolicyError, "PO860", "old"):
+        proposals.cancel([next(iter(raw))], "", three.file("ana"), three.key("ana"))
+    raw[next(iter(raw))] = raw[list(raw)[1]]
+    refused("FE721", proposals.cancel, [next(iter(raw))], "", three.file("ana"), three.key("ana"), True)
+    assert len(told) == 1
 
 
 def test_a_local_user_is_told_nothing_of_caps(three: Standing) -> None:

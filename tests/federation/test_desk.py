@@ -7,7 +7,7 @@ import tempfile
 import tracemalloc
 from base64 import b64encode
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from colonnade.federation.statements import (
     sign_content,
 )
 from colonnade.privacy.observers import Trust
-from colonnade.wire import Identity
+from colonnade.wire import Certificate, Identity, certificates
 from tests.support.errors import raises
 
 from .club import EVERYBODY, NOON, PARTIES, Club, Talk, club, identity, refused, study_text
@@ -131,7 +131,7 @@ def test_those_who_never_report_are_lost_after_a_while_even_if_a_clock_jumps_bac
 
 
 def test_withdrawals(talk: Talk) -> None:
-    first, second, third = (talk.propose(name=name) for name in ("one", "two", "three"))
+    first, second, third, fourth = (talk.propose(name=name) for name in ("one", "two", "three", "four"))
     talk.withdraw(first, "ana")
     talk.answer(second, "bank")
     talk.withdraw(second, "bank")
@@ -143,6 +143,11 @@ def test_withdrawals(talk: Talk) -> None:
     talk.outcomes(third, "lost", who=("bank", "clinic", "coordinator"))
     assert talk.state(third) == ("cancelled", 1)
     refused("FE027", talk.withdraw, third, "ana")
+    talk.agree(fourth)
+    talk.withdraw(fourth, "ana")
+    assert talk.desk.running_attempts()[0].stopping, "whoever asked for it ends what runs"
+    talk.outcomes(fourth, "lost")
+    assert talk.state(fourth) == ("cancelled", 1)
 
 
 def test_everybody_speaks_for_itself(talk: Talk) -> None:
@@ -455,6 +460,9 @@ def test_names_stay_in_their_folder_and_sizes_and_moments_are_bounded(ours: Club
     refuse(ours, "FE079", files={**files, "m/other.json": large})
     for deadline in (NOON, NOON + timedelta(days=400)):
         refuse(ours, "FE073|FE074", deadline=deadline)
+    refuse(ours, "FE102", "made", made=datetime(9999, 6, 1, tzinfo=UTC))
+    with raises(IdentityError, "ID020"):
+        Certificate.from_pem(certificates.create("bank", 365 * 7500)[1])
     found = Proposal.unpack(ours.packed(), ours.members)
     found.check_time(NOON)
     for moment, code in ((found.deadline, "FE071"), (NOON - timedelta(days=2), "FE072")):
@@ -503,6 +511,7 @@ WRONG_OUTCOMES = [
     {"ended": "finished", "result": "x"},
     *({"ended": "finished", "result": "0" * 64, "files": wrong} for wrong in ({}, {"../x": "0" * 64}, {"a": "0"})),
     {"result": "0" * 64},
+    *({"made": f"{day}T00:00:00.000{zone}"} for day, zone in (("0001-01-01", "+23:59"), ("9999-12-31", "-23:59"))),
 ]
 
 

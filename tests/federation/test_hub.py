@@ -36,6 +36,7 @@ from colonnade.federation.hub_protocol import (
     pack_message,
     read_answer,
     read_files,
+    with_proven_answers,
 )
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.invitations import InvitationToken, new_draw, seal_draw
@@ -99,7 +100,8 @@ def test_answers_that_a_hub_makes_up_are_none(hub: Hub, tmp_path: Path, monkeypa
     with hub.line("ana") as ana, hub.line("shop") as shop, hub.line("bank") as bank:
         one, another = (ana.tell(each)["id"] for each in asked)
         shop.tell(ProposalAnswer(another, "shop", True, "", 0, datetime.now(UTC)))
-        store, signed = hub.keeper.proposals, bank.news(0, wait=0)["studies"][-1]["signed"]["shop"]
+        store, shown = hub.keeper.proposals, bank.request(NewsAnswer, HubQuestion("news"))[0]["studies"]
+        signed = shown[-1]["signed"]["shop"]
         describe = store._describe
         answer = ProposalAnswer(one, "bank", True, "", 0, datetime.now(UTC)).pack(hub.club.keys["bank"])
         lies = ["", signed, answer.decode(), answer.decode().replace(" bank ", " shop ", 1), "yes", ""]
@@ -165,6 +167,18 @@ def test_the_hubs_word_is_checked() -> None:
     refused(("FE106", "<b>"), read_answer, pack_message({"refused": "<b>"}))
     for told in (None, [{}], [{"id": "x"}], {"a": 1}):
         refused("FE*", read_answer, pack_message({"serial": 1, "studies": told}), NewsAnswer)
+    when = "{}-01-02T03:04:05.000+00:00"
+    study = {"id": "ab" * 16, "name": "x", "kind": "pca", "digest": "0" * 64, "analyst": "ana", "purpose": ""}
+    study |= {"state": "open", "attempt": 0, "made": when.format(2030), "deadline": when.format(2031), "ended": None}
+    study |= {"parties": ["bank"], "answers": {"bank": None}, "withdrawn": None, "room": None, "serial": 1}
+    more = {**study, "more": "x" * 100_000}
+    assert read_answer(pack_message({"study": more, "more": 1}), StudyAnswer)[0] == {"study": study}, "what is unknown"
+    assert with_proven_answers({**study, "signed": {}}, members=None) == study  # type: ignore[arg-type]
+    many = {f"m{number}": True for number in range(65)}
+    for wrong in ({"answers": many}, {"signed": dict.fromkeys(many, "")}, {"reasons": {"bank": "x" * 1001}},
+                  {"ended": when.format(9999)}, {"made": when.format("0000")}):  # fmt: skip
+        refused("FE108", read_answer, pack_message({"study": study | wrong}), StudyAnswer)
+    refused("FE108", read_answer, pack_message({"serial": 1, "studies": [study] * 81}), NewsAnswer)
     files = {"b": b"22", "a": b"1"}
     assert read_files(*read_answer(pack_files({"finished": []}, files), ResultAnswer)) == files
     for sizes in ({"a": -1}, {"../a": 1}, [], {"a": "1"}):
@@ -181,6 +195,8 @@ def test_all_studies_are_told_however_many_there_are(hub: Hub, monkeypatch: pyte
     monkeypatch.setattr(FederationClient, "news", news)
     with hub.line("ana") as line:
         assert line.studies() == told
+        monkeypatch.setattr(FederationClient, "news", lambda _, since, **__: {"serial": since + 1, "studies": told[:1]})
+        refused("FE860", line.studies)
 
 
 def test_files_of_a_result_overwrite_nothing_and_have_the_names_of_results(
@@ -258,6 +274,7 @@ def test_somebody_joins_by_an_invitation(hub: Hub, tmp_path: Path) -> None:
         words = token.words(lab.certificate, theirs, draw)
         assert words == hub.invitations.find("lab").words(hub.members.certificates["coordinator"])
         others = {token.words(lab.certificate, theirs, new_draw()), token.words(lab.certificate, new_draw(), draw)}
+        others.add(replace(token, role="analyst").words(lab.certificate, theirs, draw))
         assert words not in others, "a key that was there before makes no words by itself"
         refused("FE050", door.enrol, Identity.create("lab"), new_draw())
         hub.invitations.admit("lab", FederationMembers.load(hub.path), now)

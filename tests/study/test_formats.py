@@ -140,13 +140,18 @@ def signed(folder):
 
 
 def wire(folder):
-    """The first bytes of a session, a frame, a direct link's greeting, and every message that is declared."""
+    """The first bytes of a session, a frame, a direct link's greeting, a notice, and every message declared."""
+    notice = packets.SignedNotice(packets.PacketKind.STOP, "bank", "shop", (1, 2), b"topic")
+    bank = Identity.create("bank", days=2)
+    body = notice.seal(bank, "why")
+    assert notice.open(bank.certificate, body) == "why"
     offer = LinkOffer(bytes(range(32)), "127.0.0.1:7443")
     return {
         "greeting": endpoint._VERSION.decode(),
         "frame": encode(["shares", {"block": np.arange(3, dtype=np.int64), "of": None}]).hex(),
         "offer": offer.to_bytes().hex(),
         "link": offer.greeting(bytes(16)).hex(),
+        "notice": [notice._statement(body[64:]).hex(), body[64:].hex()],
         "messages": declared(),
     }
 

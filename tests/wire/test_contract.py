@@ -14,7 +14,7 @@ import pytest
 
 from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError, StudyError
 from colonnade.wire import Endpoint, Identity, InMemoryEndpoint, InMemoryNetwork, SealedChannel, SimulatedNetwork
-from colonnade.wire.packets import PacketKind, unpack_packet
+from colonnade.wire.packets import MAX_PACKET, PacketKind, SignedNotice, pack_packet, unpack_packet
 from tests.support.errors import raises, refused
 from tests.support.waiting import until
 from tests.support.wires import says
@@ -338,6 +338,37 @@ def test_a_changed_packet_is_noticed_and_a_forged_stop_not_believed(hub_world: A
     bank.channel("shop").send("note", text="hello")
     for _ in range(2):
         refused(ProtocolError, said, shop.channel("bank").recv, "note")
+
+
+@pytest.mark.parametrize("kind", [PacketKind.STOP, PacketKind.BYE])
+def test_what_a_peer_said_in_another_run_ends_nothing_in_this_one(hub_world: Any, kind: PacketKind) -> None:
+    """A relay tells both runs of the same incarnations, since it is the one that tells them."""
+    bank, _, shop = hub_world.all_join(topic=b"this study")
+    post = bank._post
+    here = (post._incarnation, shop._post._incarnation)
+    other = SignedNotice(kind, "bank", "shop", here, b"another study").seal(hub_world.identities["bank"], "no part")
+    shop._post.packet("bank", pack_packet(kind, here[0], 0, 0, 0, other))
+    assert shop._post.peers["bank"].has_departed is False
+    refused(StudyError, ("ST860", "bank"), shop.channel("bank").recv, "note")
+    mine = SignedNotice(kind, "bank", "shop", here, b"this study").seal(hub_world.identities["bank"], "no part")
+    shop._post.packet("bank", pack_packet(kind, here[0], 0, 0, 0, mine))
+    assert shop._post.peers["bank"].has_departed
+
+
+@pytest.mark.parametrize("spare", [False, True])
+def test_a_flood_in_a_peers_name_is_a_loss_and_no_proof_against_it(hub_world: Any, spare: bool) -> None:
+    bank, coordinator, shop = hub_world.all_join(window=1 << 10)
+    shop.tolerate(["bank"] if spare else [])
+    for _ in range(3):
+        begun = shop._post._boxes["bank"].inbox.arrived
+        block = pack_packet(PacketKind.DATA, bank._post._incarnation, begun, 0, 0, bytes(MAX_PACKET // 2))
+        shop._post.packet("bank", block)
+    refused(PeerLost, ("MS092", "bank, or the hub in its name"), shop.channel("bank").recv, "note")
+    coordinator.channel("shop").send("note", n=1)
+    if spare:
+        assert (shop.lost_peers, shop.channel("coordinator").recv("note")) == (("bank",), {"n": 1})
+    else:
+        refused(PeerLost, ("MS092",), shop.channel("coordinator").recv, "note")
 
 
 # --- threads of one process, and a network that is only imagined

@@ -212,11 +212,13 @@ def cancel(
         return
     members, identity = _analyst(federation, key)
     with FederationClient(members, identity) as line:
-        study = _find_study(line, digits)
-        told = line.tell(Withdrawal(study["id"], identity.name, datetime.now().astimezone()))
-    emit({"id": study["id"], "state": told["state"], "state_by": _HUB}) if json else say(
-        f"withdrawn: the hub says that {study['name']!r} is {told['state']}"
-    )
+        found = _signed_proposal(line, _find_study(line, digits)["id"], members, identity.name)
+        named = f"{found.name!r} ({found.digest})"
+        if not json and sys.stdin.isatty() and not ask_yes_or_no(f"Take {named} back?"):
+            raise PolicyError(f"study {found.name!r} was not withdrawn [PO860]")
+        told = line.tell(Withdrawal(found.id, identity.name, datetime.now().astimezone()))
+    facts = {"id": found.id, "study": found.name, "digest": found.digest, "state": told["state"], "state_by": _HUB}
+    emit(facts) if json else say(f"withdrawn: {named}; the hub says that it is {told['state']}")
 
 
 def follow_logs(
@@ -263,10 +265,12 @@ def result(
     members, identity = _analyst(federation, key)
     with FederationClient(members, identity) as line:
         study = _find_study(line, digits)
+        named = {"id": study["id"]}
         if unconfirmed:
             trust = Trust(tuple(study["parties"]), (), 0)  # whoever takes that takes the hub's word
         else:
-            trust = _trust(line.proposal(study["id"]), study["id"], members, identity.name)
+            signed = _signed_proposal(line, study["id"], members, identity.name)
+            trust, named = _trust(signed, members), named | {"study": signed.name, "digest": signed.digest}
         until = time.monotonic() + _SIGNED_SECONDS
         while True:  # parties say that they have finished a moment after the hub
             compared = (found := line.result(study["id"])).compare(trust, members)
@@ -290,17 +294,23 @@ def result(
         for name, content in files.items():
             (folder / name).write_bytes(content)
     names = sorted(files)
-    emit({"folder": str(folder), "files": names, **asdict(compared)}) if json else say(
-        f"wrote {', '.join(names)} to {folder}\n{compared}"
+    emit({**named, "folder": str(folder), "files": names, **asdict(compared)}) if json else say(
+        (f"{named['study']!r} ({named['digest']}): " if "digest" in named else "")
+        + f"wrote {', '.join(names)} to {folder}\n{compared}"
         + (f"; not taken, since not all of them have signed it: {sanitize(', '.join(left))}" if left else "")
     )
 
 
-def _trust(raw: bytes, id: str, members: FederationMembers, name: str) -> Trust:
-    """Who owns a study and who has a seat in it, by the proposal as its analyst has signed it; the hub may lie."""
-    proposal = Proposal.unpack(raw, members)
+def _signed_proposal(line: FederationClient, id: str, members: FederationMembers, name: str) -> Proposal:
+    """The proposal of this id as its analyst has signed it: the hub may say another name of it than its own."""
+    proposal = Proposal.unpack(line.proposal(id), members)
     if proposal.id != id or name not in (proposal.analyst, *proposal.parties):
-        raise FederationError("the hub sent another proposal than that of the study whose result was asked for [FE721]")
+        raise FederationError("the hub sent another proposal than that of the study that was asked for [FE721]")
+    return proposal
+
+
+def _trust(proposal: Proposal, members: FederationMembers) -> Trust:
+    """Who owns a study and who has a seat in it."""
     with tempfile.TemporaryDirectory(prefix="colonnade-") as folder:
         return Study.load(proposal.write(Path(folder), members)).roster.trust
 

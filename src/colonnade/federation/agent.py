@@ -234,6 +234,9 @@ class HubSync(threading.Thread):
             return
         offered.save(self._store.folder / OFFERED / "FEDERATION.toml")
         pending = find_new_members(self._members(), offered)
+        for path in (self._store.folder / OFFERED / "certs").iterdir():
+            if path.name not in {f"{name}.crt" for name in offered.certificates}:
+                path.unlink(missing_ok=True)  # of whom it named before
         self._report(SyncEvent("members", names=frozenset(newcomer.name for newcomer in pending)))
 
     # What is told
@@ -312,7 +315,7 @@ class Agent(StandingProcess):
         self._attempts = AttemptRunner(self.store, party_file, self.metrics, self._forks)
         self._checks: dict[str, ChildProcess] = {}
         self._failed: Counter[str] = Counter()  # checks that came to no verdict, by study
-        self._news: queue.Queue[Mapping[str, Any] | ColonnadeError | SyncEvent] = queue.Queue(_NEWS_AHEAD)
+        self._news: queue.Queue[Mapping[str, Any] | Exception | SyncEvent] = queue.Queue(_NEWS_AHEAD)
         self._sync = HubSync(self.store, self._identity, lambda: self.members, lambda: self.config, self._enqueue)
         self._ahead: dict[str, Mapping[str, Any]] = {}  # what the hub says of studies that we do not have, or not yet
         self._running: dict[str, tuple[int, str]] = {}  # what the hub says that runs: attempt and room
@@ -364,6 +367,8 @@ class Agent(StandingProcess):
             said = self._news.get(timeout=_TICK_SECONDS)
             if isinstance(said, ColonnadeError):
                 self._set_connected(False, str(said))
+            elif isinstance(said, Exception):
+                raise said
             elif not isinstance(said, SyncEvent):
                 self._set_connected(True, None)
                 self._process_news(said)
@@ -417,8 +422,11 @@ class Agent(StandingProcess):
                 self._stop.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures += 1
                 since = 0
+            except Exception as error:  # the main thread raises it
+                self._enqueue(error)
+                return
 
-    def _enqueue(self, said: Mapping[str, Any] | ColonnadeError | SyncEvent) -> None:
+    def _enqueue(self, said: Mapping[str, Any] | Exception | SyncEvent) -> None:
         """Hand something to the main thread; a hub that talks faster than we listen has to wait."""
         while not self._stop.is_set():
             with suppress(queue.Full):
@@ -438,7 +446,7 @@ class Agent(StandingProcess):
                 continue
             self._ahead.pop(study, None)
             self.store.resend_forgotten(study, self.config.name, told)
-            self.store.record_hub_state(study, told["answers"], state, told.get("ended"))
+            self.store.record_hub_state(study, told["answers"], state)
             if state == "running" and told.get("room") == f"{study}.{told['attempt']}":
                 self._running[study] = (told["attempt"], told["room"])
             else:
@@ -508,10 +516,11 @@ class Agent(StandingProcess):
                 self._attempts.start(entry, number, room, self.config)
 
     def _may_begin(self, entry: ProposedStudy) -> bool:
-        """Whether everybody in a study is still a member here, and we have heard lately whose key is no good."""
+        """Whether all others have signed a yes and are still members here, and we know lately whose key is no good."""
         with suppress(FederationError):
             self.members.check_listed(datetime.now(UTC))
-            return {*entry.answers, entry.analyst} <= self.members.roles.keys()
+            agreed = all(yes for party, yes in entry.answers.items() if party != self.config.name)
+            return agreed and {*entry.answers, entry.analyst} <= self.members.roles.keys()
         return False
 
     def _end_what_is_over(self) -> None:

@@ -166,11 +166,12 @@ class AgentStore:
         return self._answer(id, "declined", by, _clean_text(why))
 
     def withdraw(self, id: str, by: str, why: str) -> ProposedStudy:
-        """Take a yes back, or end what runs; all others are told that, and not why."""
+        """Take a yes back, or end what runs, whatever the hub says of it; all others are told that, and not why."""
         row = self._row(id)
         if not self.file.change(
             "UPDATE studies SET state = 'cancelled', answer_by = ?, why = ?, ended = ?, withdrawal = 1 "
-            "WHERE id = ? AND state IN ('approved', 'running')",
+            "WHERE id = ? AND (state IN ('approved', 'running') OR (why IS NULL AND EXISTS "
+            "(SELECT 1 FROM attempts WHERE study = studies.id AND attempts.state = 'running')))",
             (_clean_text(by), _clean_text(why), timestamp_now(), row["id"]),
         ):
             raise ProposalError(
@@ -237,11 +238,12 @@ class AgentStore:
             (json.dumps(assessment), state, by, id),
         )
 
-    def record_hub_state(self, id: str, answers: Mapping[str, bool | None], state: str, ended: str | None) -> None:
+    def record_hub_state(self, id: str, answers: Mapping[str, bool | None], state: str) -> None:
         """Keep proven answers, and what the hub says has become of a proposal, unless we decided that ourselves.
 
         What our policy refused and what a person here declined or withdrew stays so. Where our own attempt has
         finished, there is a result, whatever the hub says. An answer that was proven once stays so, too.
+        It ended when we first heard so, by our own clock.
         """
         with self.file.writing() as file:
             row = file.execute(f"{_STUDIES} WHERE id = ?", (id,)).fetchone()
@@ -250,11 +252,12 @@ class AgentStore:
             file.execute("UPDATE studies SET answers = ? WHERE id = ?", (json.dumps(known), id))
             if state in _ENDS:
                 file.execute("UPDATE studies SET withdrawal = 0 WHERE id = ?", (id,))  # there is nobody to tell it to
+                new = "done" if row["finished"] else state
                 file.execute(
-                    "UPDATE studies SET state = ?, ended = ? WHERE id = ? AND state NOT IN ('refused', 'done') AND "
+                    "UPDATE studies SET state = ?, ended = ? WHERE id = ? AND state NOT IN ('refused', 'done', ?) AND "
                     "(? OR (why IS NULL AND (state NOT IN ('failed', 'expired') "
                     "OR (state = 'expired' AND attempt > 0))))",  # we were away while it came to an end
-                    ("done" if row["finished"] else state, ended or timestamp_now(), id, row["finished"]),
+                    (new, timestamp_now(), id, new, row["finished"]),
                 )
 
     def resend_forgotten(self, id: str, party: str, told: Mapping[str, Any]) -> None:
@@ -294,14 +297,15 @@ class AgentStore:
     def start_attempt(self, id: str, number: int, room: str, most: int, grace: timedelta) -> bool:
         """Note that an attempt begins; false where it must not.
 
-        That is: not approved, not new, too many, one has finished, or the deadline is longer ago than ``grace``.
+        That is: not approved, not new, too many, or the deadline is longer ago than ``grace``. Nor after one that has
+        finished, or that has stopped for a reason of our own, whatever the hub says: what was lost is tried again.
         It is on disk before the process starts, so an attempt that was lost with the agent is known as one.
         """
         with self.file.writing() as file:
             row = file.execute("SELECT state, attempt, told, deadline FROM studies WHERE id = ?", (id,)).fetchone()
-            over = file.execute(
-                "SELECT count(*) FROM attempts WHERE study = ? AND state IN ('running', 'finished')", (id,)
-            ).fetchone()[0]
+            over = file.execute("SELECT count(*) FROM attempts WHERE study = ? AND state != 'lost'", (id,)).fetchone()[
+                0
+            ]
             if row is None or row["state"] not in ("approved", "running") or over:
                 return False
             if not row["attempt"] < number <= most or row["deadline"] <= _grace_deadline(grace):
@@ -495,7 +499,7 @@ def prune(store: AgentStore, keep: timedelta) -> int:
     seen: dict[str, int] = {}
     gone = 0
     for entry in store.list_unfinished():  # the newest first
-        if not entry.over or not entry.folder.exists() or _has_result(entry):
+        if not _may_go(store, entry):
             continue
         seen[entry.analyst] = seen.get(entry.analyst, 0) + 1
         if (entry.ended or entry.deadline) <= before or seen[entry.analyst] > MAX_ENDED:
@@ -518,7 +522,7 @@ def make_room(store: AgentStore, proposal: Proposal) -> None:
     }
     held = sum(sizes.values()) + sum(map(len, proposal.files.values()))
     for entry in reversed(known):
-        if held > MAX_KEPT_BYTES and entry.over and entry.id in sizes:
+        if held > MAX_KEPT_BYTES and entry.id in sizes and _may_go(store, entry):
             _delete_files(store, entry)
             held -= sizes[entry.id]
     if held > MAX_KEPT_BYTES:
@@ -530,6 +534,13 @@ def make_room(store: AgentStore, proposal: Proposal) -> None:
 def _delete_files(store: AgentStore, entry: ProposedStudy) -> None:
     shutil.rmtree(entry.folder, ignore_errors=True)
     store.file.change("UPDATE studies SET assessment = NULL WHERE id = ?", (entry.id,))
+
+
+def _may_go(store: AgentStore, entry: ProposedStudy) -> bool:
+    """Whether nobody needs its files: it has no result, and is over for the process of an attempt of ours as well."""
+    if not entry.over or not entry.folder.exists() or _has_result(entry):
+        return False
+    return all(attempt.state != "running" for attempt in store.attempts(entry.id))
 
 
 def _has_result(entry: ProposedStudy) -> bool:

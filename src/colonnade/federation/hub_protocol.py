@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from colonnade.disk import reading
@@ -20,9 +20,10 @@ from colonnade.errors import ConnectError, FederationError, IdentityError
 from colonnade.federation.attempts import FetchedResult
 from colonnade.federation.invitations import InvitationToken
 from colonnade.federation.members import MOST_MEMBERS, FederationMembers, FederationRole
-from colonnade.federation.proposal_store import State
+from colonnade.federation.proposal_store import MAX_NEWS, State
 from colonnade.federation.statements import (
     LONGEST_PURPOSE,
+    LONGEST_REASON,
     MOST_ATTEMPTS,
     MOST_FILES,
     MOST_PACKED,
@@ -50,6 +51,7 @@ MOST_ASKED = 1 << 12
 """The longest line of a question: the hub reads it while everybody waits."""
 MOST_QUESTION = MOST_PACKED + (1 << 10)
 MOST_ANSWER = 1 << 28
+MOST_CERTIFICATE = 1 << 14
 
 Method = Literal[
     "propose", "proposal", "news", "answer", "outcome", "withdraw", "result", "members", "enrol", "show_draw",
@@ -57,9 +59,11 @@ Method = Literal[
 ]  # fmt: skip
 FOR_INVITED: frozenset[Method] = frozenset({"enrol", "show_draw", "enrolment", "leave"})
 """What those ask who are invited, and nobody else; all other questions are for members."""
-_Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$")]
+_Time = Annotated[str, Field(pattern=r"^[2-8]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$")]
+_Signed = Annotated[str, Field(pattern="^[\x00-\x7f]*$", max_length=1 << 11)]
+_Reason = Annotated[str, Field(max_length=LONGEST_REASON)]
 _ShortText = Annotated[str, Field(max_length=300)]
-_Files = Annotated[dict[MemberName, Annotated[int, Field(ge=0, le=MOST_ANSWER)]], Field(max_length=MOST_MEMBERS)]
+_Files = Annotated[dict[MemberName, Annotated[int, Field(ge=0, le=MOST_ANSWER)]], Field(max_length=MOST_FILES)]
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,7 @@ class HubQuestion:
 
 
 class StudyState(TypedDict):
-    """A study as the hub tells it; keys that we do not know are left alone."""
-
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    """A study as the hub tells it."""
 
     id: StudyId
     name: Annotated[str, Field(max_length=80)]
@@ -102,8 +104,9 @@ class StudyState(TypedDict):
     deadline: _Time
     ended: _Time | None
     parties: Annotated[list[MemberName], Field(max_length=MOST_PARTIES)]
-    answers: dict[MemberName, bool | None]
-    signed: NotRequired[dict[MemberName, Annotated[str, Field(pattern="^[\x00-\x7f]*$", max_length=1 << 11)]]]
+    answers: Annotated[dict[MemberName, bool | None], Field(max_length=MOST_PARTIES)]
+    signed: NotRequired[Annotated[dict[MemberName, _Signed], Field(max_length=MOST_PARTIES)]]
+    reasons: NotRequired[Annotated[dict[MemberName, _Reason], Field(max_length=MOST_PARTIES)]]
     withdrawn: MemberName | None
     room: Annotated[str, Field(max_length=100)] | None
     serial: Annotated[int, Field(ge=0, le=1 << 62)]
@@ -117,7 +120,7 @@ def with_proven_answers(study: dict[str, Any], members: FederationMembers) -> di
             said = ProposalAnswer.unpack(raw.encode("ascii"), members)
             if (said.proposal, said.party) == (study["id"], party):
                 proven[party] = said.yes
-    return study | {"answers": proven}
+    return {key: said for key, said in study.items() if key != "signed"} | {"answers": proven}
 
 
 class StudyAnswer(TypedDict):
@@ -130,13 +133,13 @@ class NewsAnswer(TypedDict):
     """Studies that have changed, and the number from which to go on."""
 
     serial: int
-    studies: list[StudyState]
+    studies: Annotated[list[StudyState], Field(max_length=MAX_NEWS)]
 
 
 class ResultAnswer(TypedDict):
     """The sizes of the files of a result, and what parties have signed about it."""
 
-    files: Annotated[_Files, Field(max_length=MOST_FILES)]
+    files: _Files
     finished: Annotated[
         list[Annotated[str, Field(pattern="^[\x00-\x7f]*$")]], Field(max_length=MOST_PARTIES * MOST_ATTEMPTS)
     ]
@@ -148,7 +151,7 @@ class MembersAnswer(TypedDict):
     name: _ShortText
     address: _ShortText
     roles: Annotated[dict[MemberName, FederationRole], Field(max_length=MOST_MEMBERS)]
-    files: _Files
+    files: Annotated[dict[MemberName, Annotated[int, Field(ge=0, le=MOST_CERTIFICATE)]], Field(max_length=MOST_MEMBERS)]
 
 
 class NoticesAnswer(TypedDict):
@@ -196,9 +199,10 @@ def read_answer(raw: bytes, form: Any = dict) -> tuple[dict[str, Any], bytes]:
         raise ConnectError(f"the hub cannot answer now: {sanitize(header['later'])} [CN008]")
     if isinstance(header, dict) and isinstance(header.get("refused"), str):
         raise FederationError(f"{sanitize(header['refused'])} [FE106]")
-    if not isinstance(header, dict) or not matches_form(form, header):
-        raise FederationError("the hub's answer is none to what was asked: is it of another release? [FE108]")
-    return header, behind
+    try:  # what the form does not name is dropped, for nothing bounds it
+        return type_adapter(form).validate_python(header, strict=True), behind
+    except ValidationError:
+        raise FederationError("the hub's answer is none to what was asked: is it of another release? [FE108]") from None
 
 
 def _split_message(raw: bytes, most: int) -> tuple[bytes, bytes]:
@@ -209,6 +213,8 @@ def _split_message(raw: bytes, most: int) -> tuple[bytes, bytes]:
     return raw[:end], raw[end + 1 :]
 
 
+_MOST_PIECES = 500
+"""Of news, of many studies each: a hub that goes on for ever is not listened to for ever."""
 _ANSWER_SECONDS = 60.0
 _LARGE_SECONDS = 600.0
 _STATEMENTS: Mapping[str, Method] = {
@@ -257,7 +263,7 @@ class FederationClient(HubConnection):
         """All studies that concern us, as they stand now, those that changed last at the end."""
         found: dict[str, dict[str, Any]] = {}
         since = 0
-        while True:
+        for _ in range(_MOST_PIECES):
             said = self.news(since, wait=0.0)
             if not said["studies"] or said["serial"] <= since:
                 return list(found.values())
@@ -265,6 +271,9 @@ class FederationClient(HubConnection):
                 found.pop(study["id"], None)
                 found[study["id"]] = study
             since = said["serial"]
+        raise FederationError(
+            f"the hub has more than {_MOST_PIECES} pieces of news of your studies, and no more are read [FE860]"
+        )
 
     def result(self, study: str) -> FetchedResult:
         """What the hub calls the result of a study; :meth:`Fetched.compare` says who has signed for it."""

@@ -116,8 +116,8 @@ class InvitationToken:
         )
 
     def words(self, member: Certificate, hub_draw: str, draw: str) -> str:
-        """What both ends compare: six words of the hub's key, ours, the invitation, and what both drew for it."""
-        return six_words(self.hub.fingerprint, member.fingerprint, self.id, hub_draw, draw)
+        """What both ends compare: six words of both keys, the invitation with its role, and what both drew."""
+        return six_words(self.hub.fingerprint, member.fingerprint, self.id, self.role, hub_draw, draw)
 
 
 def new_draw() -> str:
@@ -161,7 +161,7 @@ class Invitation:
         """What both ends compare, once somebody has enrolled with it."""
         if self.enrolled is None or self.draws is None:
             return None
-        return six_words(hub.fingerprint, self.enrolled.fingerprint, self.id, *self.draws)
+        return six_words(hub.fingerprint, self.enrolled.fingerprint, self.id, self.role, *self.draws)
 
 
 class Invitations:

@@ -20,7 +20,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+)
 
 from colonnade.disk import reading, writing
 from colonnade.errors import FederationError, StorageError, StudyError
@@ -45,7 +54,14 @@ def format_moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-Moment = Annotated[AwareDatetime, PlainSerializer(format_moment)]
+def _check_year(moment: datetime) -> datetime:
+    if not 2000 <= moment.year <= 9000:
+        raise ValueError("must be of the years 2000 to 9000 [VA860]")
+    return moment
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_check_year), PlainSerializer(format_moment)]
+"""A moment of a year that leaves room: hours and days are added to it, and zones change it."""
 StudyId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Draw = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

@@ -45,7 +45,8 @@ def read_self_signed(pem: bytes) -> x509.Certificate:
         dates = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension) as error:
         raise ValueError("this certificate cannot be read [VA260]") from error
-    if not parts[1] or dates[0] > dates[1] or not is_issued_by(certificate, certificate):
+    dated = dates[0] <= dates[1] and dates[0].year >= 2000 and dates[1].year <= 9000  # days are added to them
+    if not parts[1] or not dated or not is_issued_by(certificate, certificate):
         raise ValueError("this certificate is not self-signed [VA261]")
     return certificate
 

@@ -412,7 +412,7 @@ class Endpoint:
         self._limits, self._carrier, self._introductions = limits, carrier, introductions
         incarnation = int.from_bytes(os.urandom(8), "little")
         self._post = ReliableTransport(
-            identity, others, carrier, limits, incarnation, self.counters, self._advance, relay
+            identity, others, carrier, limits, incarnation, self.counters, self._advance, topic, relay
         )
         self._channels = {
             name: SealedChannel(identity, cert, self._post, self.counters, limits.window, topic, introductions)

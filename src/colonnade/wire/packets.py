@@ -11,9 +11,10 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import sha256
 from typing import NamedTuple
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import ProtocolError, StudyError
 from colonnade.wire.identity import Certificate, Identity
 
 MAX_PACKET = 1 << 20
@@ -21,7 +22,7 @@ MAX_REASON = 1000
 
 _HEADER = struct.Struct("<BQQQQ")
 HEADER_BYTES = _HEADER.size
-_SIGNATURE_BYTES = 64
+_SIGNATURE_BYTES, _TOPIC_BYTES = 64, 32
 
 
 class PacketKind(IntEnum):
@@ -83,23 +84,35 @@ class SignedNotice:
     sender: str
     receiver: str
     incarnations: tuple[int, int]
-    """Those of sender and receiver, so that a notice from another run is not valid."""
+    """Those of sender and receiver; a hub tells each that of the other, so they alone do not name the run."""
+    topic: bytes = b""
+    """That of the sessions of both."""
 
     def seal(self, identity: Identity, reason: str) -> bytes:
-        """The body of a packet with this notice: the signature and the reason."""
+        """The body of a packet with this notice: the signature, the hash of the topic, and the reason."""
         text = reason.encode("utf-8", "replace")[:MAX_REASON]
-        return identity.sign(self._statement(text)) + text
+        about = sha256(self.topic).digest()
+        return identity.sign(self._statement(about + text)) + about + text
 
     def open(self, certificate: Certificate, body: bytes) -> str:
-        """The reason in this body; an error if the sender did not sign it."""
-        signature, text = body[:_SIGNATURE_BYTES], body[_SIGNATURE_BYTES:]
-        if len(text) > MAX_REASON or not certificate.has_signed(signature, self._statement(text)):
+        """The reason in this body; an error if the sender did not sign it, or in a run of another topic."""
+        signature, said = body[:_SIGNATURE_BYTES], body[_SIGNATURE_BYTES:]
+        about, text = said[:_TOPIC_BYTES], said[_TOPIC_BYTES:]
+        if len(text) > MAX_REASON or not certificate.has_signed(signature, self._statement(said)):
             raise ProtocolError(f"a notice in the name of {self.sender} was not signed by {self.sender} [MS084]")
+        if about != sha256(self.topic).digest():
+            error = StudyError(
+                f"{self.sender} holds another version of the study: give everyone the same study file, the same "
+                "schemas and the same release of Colonnade, and start again; if they are the same, the hub has passed "
+                f"on what {self.sender} said in another run [ST860]"
+            )
+            error.public = True  # everybody can see it
+            raise error
         return text.decode("utf-8", "replace")
 
-    def _statement(self, text: bytes) -> bytes:
+    def _statement(self, said: bytes) -> bytes:
         head = f"colonnade notice {self.kind:d} {self.sender} {self.receiver}".encode()
-        return b"\0".join((head, struct.pack("<QQ", *self.incarnations), text))
+        return b"\0".join((head, struct.pack("<QQ", *self.incarnations), said))
 
 
 SERVICE = "colonnade.Hub"

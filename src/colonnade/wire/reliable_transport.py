@@ -14,7 +14,7 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
+from colonnade.errors import ColonnadeError, PeerLost, ProtocolError, StudyError
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.packets import MAX_PACKET, Packet, PacketKind, SignedNotice, pack_packet, unpack_packet
 from colonnade.wire.peer_liveness import PeerLiveness, TrafficCounters, WireLimits, not_joined_error, stopped_error
@@ -235,6 +235,7 @@ class ReliableTransport(PeerLiveness):
         incarnation: int,
         counters: TrafficCounters,
         arrived: Callable[[str], None],
+        topic: bytes = b"",
         relay: str = "",
     ) -> None:
         super().__init__(identity.name, peers, limits)
@@ -242,7 +243,7 @@ class ReliableTransport(PeerLiveness):
         self._incarnation, self._counters, self._arrived = incarnation, counters, arrived
         self._boxes = {name: _PeerQueues(PacketOutbox(limits.window), PacketInbox(limits)) for name in peers}
         self._prefixes = {name: carrier.prefix(name) for name in peers}
-        self._relay = relay
+        self._topic, self._relay = topic, relay
         self._stopped: str | None = None
         self._blocked = 0
 
@@ -386,12 +387,17 @@ class ReliableTransport(PeerLiveness):
             with self.changed:
                 self._boxes[name].shut = True
                 self._boxes[name].inbox.clear()
-                self.carrier_failed(
-                    ProtocolError(
-                        f"{name} sends more than this participant gave it room for ({flood}); the "
-                        "study cannot go on [MS086]"
-                    )
+                # Nobody has signed it, so it proves nothing about the peer: its place is lost, whoever wrote its name.
+                self._mark_lost(
+                    name,
+                    PeerLost(
+                        f"{name}, or the hub in its name, sends more than this participant gave it room for ({flood}); "
+                        "the study cannot go on [PE860]"
+                    ),
                 )
+            return
+        except StudyError as error:
+            self.fail_peer(name, error)
             return
         except ProtocolError as error:
             self.fail_peer(name, ProtocolError(f"the traffic with {name} was damaged on its way: {error} [MS085]"))
@@ -434,7 +440,7 @@ class ReliableTransport(PeerLiveness):
 
     def _receive_notice(self, name: str, packet: Packet) -> None:
         incarnations = (packet.incarnation, self._incarnation)
-        notice = SignedNotice(packet.kind, name, self._identity.name, incarnations)
+        notice = SignedNotice(packet.kind, name, self._identity.name, incarnations, self._topic)
         reason = notice.open(self._certificates[name], bytes(packet.body))
         if packet.kind is PacketKind.AWAY:
             self._stopped = reason  # the others go on, and need not be told
@@ -456,7 +462,8 @@ class ReliableTransport(PeerLiveness):
         ):
             return
         boxes.next_notice = due + _NOTICE_EVERY
-        notice = SignedNotice(PacketKind.AWAY, self._identity.name, name, (self._incarnation, packet.incarnation))
+        incarnations = (self._incarnation, packet.incarnation)
+        notice = SignedNotice(PacketKind.AWAY, self._identity.name, name, incarnations, self._topic)
         body = notice.seal(self._identity, f"{name} was lost, and the study went on without it")
         # Acknowledges nothing: a restarted process has not sent what the process before it sent.
         self._hand_over(name, pack_packet(PacketKind.AWAY, self._incarnation, 0, 0, 0, body, self._prefixes[name]))
@@ -527,7 +534,7 @@ class ReliableTransport(PeerLiveness):
 
     def _notify(self, name: str, kind: PacketKind, reason: str) -> None:
         incarnations = (self._incarnation, self.peers[name].incarnation or 0)
-        notice = SignedNotice(kind, self._identity.name, name, incarnations)
+        notice = SignedNotice(kind, self._identity.name, name, incarnations, self._topic)
         last = self._boxes[name].outbox.next_sequence if kind is PacketKind.BYE else 0
         self._send(name, kind, notice.seal(self._identity, reason), last)
 
