@@ -642,12 +642,12 @@ def test_it_is_read_as_it_was_written_and_the_hubs_part_is_its_own(tmp_path: Pat
     found = FederationMembers.load(ours.path)
     assert (found.hub.memory, found.hub.lanes) == (2 * 10**9, 8)
     assert (found.hub.compute.workers, found.hub.compute.engine) == (4, "processes")
-    found.with_member(identity("new").certificate, "party").append("new")
+    found.with_member(identity("new").certificate, "party").put("new")
     again = FederationMembers.load(ours.path)
     assert (again.hub, again.roles["new"]) == (found.hub, "party")
     assert "# ours" in ours.path.read_text()
     for taken in ("bank", "others"):
-        refused("FE039", found.with_member, Identity.create(taken).certificate, "party")
+        refused("FE039", found.check_new, taken)
     for strangers in (["ana"], ["coordinator"], ["bank", "eve"]):
         refused("FE038", found.check, strangers)
 

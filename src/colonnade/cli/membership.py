@@ -351,10 +351,9 @@ def _to_accept(new: Sequence[MemberIdentity], config: Path, key: Path | None) ->
     command = f"colonnade federation members {config}" + ("" if key is None else f" --key {key}")
     lines = []
     for each in new:
-        what = "has another key at the hub than here" if each.known else f"is new to us ({each.role})"
-        first = f"take [members.{each.name}] out of FEDERATION.toml, then " if each.known else ""
-        lines.append(f"{each.name} {what}")
-        lines.append(f"  while it reads you the six words of its key: {first}{command} --accept {each.name}")
+        other = "has another key at the hub than here: ask it whether it has a new one, and why"
+        lines.append(f"{each.name} {other if each.known else f'is new to us ({each.role})'}")
+        lines.append(f"  while it reads you the six words of its key: {command} --accept {each.name}")
     return lines
 
 

@@ -227,12 +227,12 @@ class HubSync(threading.Thread):
                 if (said := own_list(self._members(), self._config().name, now)) is not None:
                     line.give_notice(said)
                 take_notices(self._members().path, line.notices(), now)
+            offered.save(self._store.folder / OFFERED / "FEDERATION.toml")
         except ConnectError:
             raise
         except ColonnadeError as error:
             log_event(log, logging.WARNING, "the hub's list of members cannot be read", why=str(error))
             return
-        offered.save(self._store.folder / OFFERED / "FEDERATION.toml")
         pending = find_new_members(self._members(), offered)
         self._report(SyncEvent("members", names=frozenset(newcomer.name for newcomer in pending)))
 
