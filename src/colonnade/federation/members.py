@@ -391,16 +391,18 @@ def is_allowed_name(name: str) -> bool:
 def _check_text(text: str, path: Path, wanted: Mapping[str, Any] | None = None) -> None:
     """Raise an error if a file of this text would not load, or says something else than what is ``wanted``."""
     try:
-        found = reading.parse_toml(text)
+        found, why = reading.parse_toml(text), "it would say something else than was meant"
         FederationFile.model_validate(found)
-        fits = wanted is None or found == wanted
-    except (reading.MalformedFile, ValidationError, IdentityError):
-        fits = False
-    if not fits:
-        raise FederationError(
-            f"{path} stays as it was: with this change it would not load. Write each member as a section "
-            "[members.NAME] of its own with role and pin, and try again; a role is changed by hand [FE802]"
-        )
+        if wanted in (None, found):
+            return
+    except ValidationError as error:
+        why = first_problem(error)
+    except (reading.MalformedFile, IdentityError) as error:
+        why = str(error)
+    raise FederationError(
+        f"{path} is not written, since it would not load: {why}. In a file that is there, write each member as a "
+        "section [members.NAME] of its own, and change a role by hand [FE802]"
+    )
 
 
 def _member_section(name: str, role: FederationRole, pin: str, first: str | None = None) -> str:
