@@ -36,6 +36,7 @@ from colonnade.federation.attempts import (
     result_digest,
 )
 from colonnade.federation.hub_server import HubServer
+from colonnade.federation.members import FederationMembers
 from colonnade.federation.monitoring import AgentMetrics
 from colonnade.federation.processes import ProcessLimits
 from colonnade.federation.statements import (
@@ -52,6 +53,7 @@ from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.study import PartyConfig, Study
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.record import write_facts
+from colonnade.wire import Certificate, Identity
 from tests.support.errors import raises
 from tests.support.opened import watched
 from tests.support.standing import ALIGNED, HUB, Standing, make
@@ -464,8 +466,29 @@ def test_nothing_runs_where_a_result_lies(waiting: tuple[AgentStore, str, Path])
     there.mkdir(parents=True)
     (there / "model.json").write_text("{}")
     attempts = AttemptRunner(store, party, AgentMetrics(), ForkServer())
-    assert not attempts.start(entry, 2, f"{study}.2", PartyConfig.load(party))
+    members = FederationMembers.load(party.parent / "FEDERATION.toml")
+    assert not attempts.start(entry, 2, f"{study}.2", PartyConfig.load(party), members)
     assert (len(attempts), store.attempts(study)) == (0, [])
+
+
+@pytest.mark.parametrize("who", ["shop", "ana"])
+@pytest.mark.parametrize("now", ["another key", "none"])
+def test_nothing_runs_whose_keys_are_others_than_when_it_was_approved(
+    three: Standing, waiting: tuple[AgentStore, str, Path], who: str, now: str
+) -> None:
+    store, study, party = waiting
+    entry = store.approve(study, Approver.at_terminal("eva"))
+    members, attempts = three.members("bank"), AttemptRunner(store, party, AgentMetrics(), ForkServer())
+    three.proposal(three.study).write(entry.folder / "study", members)
+    members.check_keys(map(Certificate.load, (entry.study_file.parent / "certs").glob("*.crt")))
+    keys = {**members.certificates, who: Identity.create(who).certificate}
+    if now == "none":
+        del keys[who]
+    attempts.start(entry, 1, f"{study}.1", PartyConfig.load(party), replace(members, certificates=keys))
+    (found,) = store.attempts(study)
+    assert (len(attempts), found.state) == (0, "stopped")
+    assert found.message.startswith(f"the key of {who} was called back or is another")
+    assert "FE803" in found.message
 
 
 @pytest.mark.parametrize("who", ["agent", "hub"])

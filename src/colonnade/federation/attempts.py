@@ -56,6 +56,7 @@ from colonnade.study.party_file import bytes_by_way
 from colonnade.study.record import read_facts
 from colonnade.study.spec import digest_of
 from colonnade.tables.partitioning.partitions import remove_stale_dirs
+from colonnade.wire import Certificate
 
 ARRAYS = "model.npz"
 
@@ -254,8 +255,10 @@ class AttemptRunner:
                 end_by_force(folder)
             self._close(study, number, None)
 
-    def start(self, entry: ProposedStudy, number: int, room: str, config: PartyConfig) -> bool:
-        """Start an attempt of an approved study; false where it must not be."""
+    def start(
+        self, entry: ProposedStudy, number: int, room: str, config: PartyConfig, members: FederationMembers
+    ) -> bool:
+        """Start an attempt of an approved study, if everybody has the key of then; false where it must not be."""
         part = config.agent_section
         if any((entry.folder / "attempts").glob("*/model.json")):
             return False  # there is a result, whatever a store says that was put back from a backup
@@ -271,6 +274,7 @@ class AttemptRunner:
         workers = config.content.compute.workers or count_cores()
         limits = ProcessLimits(part.memory or None, part.hours * 3600, file_limit(workers))
         try:
+            members.check_keys(map(Certificate.load, sorted((entry.study_file.parent / "certs").glob("*.crt"))))
             self._children[entry.id, number] = ChildProcess.start(command, folder, limits, self._forks)
         except ColonnadeError as error:
             self._store.end_attempt(entry.id, number, "stopped", str(error))

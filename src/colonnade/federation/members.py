@@ -312,6 +312,19 @@ class FederationMembers:
                 "the hub's people what holds the lists back [FE783]"
             )
 
+    def check_keys(self, then: Iterable[Certificate]) -> None:
+        """Raise an error unless everybody still has the key of the certificate that stood when a study was agreed."""
+        changed = [
+            each.name
+            for each in then
+            if (now := self.certificates.get(each.name)) is None or now.key_fingerprint != each.key_fingerprint
+        ]
+        if changed:
+            raise FederationError(
+                f"the key of {', '.join(changed)} was called back or is another one than when this study was agreed "
+                "to, so it does not begin: propose it again with the keys of now [FE803]"
+            )
+
     def renewed(self, certificate: Certificate, name: str) -> FederationMembers:
         """These members, one with another certificate of its key; an error if it is of another name or key."""
         if certificate.key_fingerprint != self.certificates[name].key_fingerprint:

@@ -60,7 +60,7 @@ class Revocation(SignedStatement):
         """Raise an error if it is about another key."""
         if self.key != members.certificates[self.member].key_fingerprint:
             raise FederationError(
-                f"this revocation of {self.member} names another key than the one that signed [FE803]"
+                f"this revocation of {self.member} names another key than the one that signed [FE806]"
             )
 
 

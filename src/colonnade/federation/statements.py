@@ -265,7 +265,8 @@ class Proposal(SignedStatement):
 
     def write(self, folder: Path, members: FederationMembers) -> Path:
         """Write the study with its files and certificates into a folder, and return the path of the study file."""
-        certificates = {f"certs/{name}.crt": members.certificates[name].pem for name in self.participants}
+        everybody = (*self.participants, self.analyst)
+        certificates = {f"certs/{name}.crt": members.certificates[name].pem for name in everybody}
         try:
             contents = {folder / name: content for name, content in {**self.files, **certificates}.items()}
             for path in contents:
