@@ -10,6 +10,7 @@ import shutil
 import socket
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -36,7 +37,7 @@ from colonnade.federation.attempts import (
     result_digest,
 )
 from colonnade.federation.hub_server import HubServer
-from colonnade.federation.members import FederationMembers
+from colonnade.federation.members import FederationMembers, MemberIdentity, accept_member
 from colonnade.federation.monitoring import AgentMetrics
 from colonnade.federation.processes import ProcessLimits
 from colonnade.federation.statements import (
@@ -567,6 +568,34 @@ def test_a_budget_that_is_too_small_or_another_study_than_the_one_signed_is_a_re
     other.path.write_text(other.path.read_text().replace("n_components = 1", "n_components = 2"))
     found, study = other.assessed(three.config("bank"))
     assert ("signed another" in found["refused"], study) == (True, None)
+
+
+def test_a_member_with_another_key_goes_on_under_its_first_one_in_the_ledger(tmp_path: Path) -> None:
+    three = make(tmp_path / "f")
+    config, members, file = three.config("bank"), three.members(), three.of("bank") / "FEDERATION.toml"
+
+    def study(*renewed: str) -> Study:
+        keys = {name: new[name].certificate if name in renewed else old for name, old in members.certificates.items()}
+        others = replace(members, certificates=keys)
+        proposal, _ = make_proposal(three.study, others, "ana", "", parse_deadline("1h"))
+        return Study.load(proposal.write(tmp_path / "-".join(("with", *renewed)), others))
+
+    new = {name: Identity.create(name) for name in ("shop", "clinic")}
+    accept_member(file, MemberIdentity("shop", "party", new["shop"].certificate))
+    book, first, others = config.open_ledger(), study(), study("shop", "clinic")
+    assert config.ledger_keys(others)["shop"] == first.keys()["shop"]
+    for each in (first, others):
+        asked = each.name, each.digest, config.charged_events(each), each.trust, (), (), config.ledger_keys(each)
+        book.mark_sent(book.reserve(*asked))
+    spent = {each.who.partition(" (")[0]: each.spent for each in config.remaining() if each.who != "others"}
+    seen = Counter(each.who.partition(" (")[0] for each in config.remaining())
+    assert (seen["shop"], seen["clinic"]) == (1, 2), "whom nobody has accepted with another key is somebody else"
+    assert spent["shop"] == spent["bank"] > spent["clinic"]
+    accept_member(file, MemberIdentity("shop", "party", Identity.create("shop").certificate))
+    assert config.ledger_keys(others)["shop"] == first.keys()["shop"], "nor is one between forgotten"
+    file.write_text("[")
+    with raises(StudyError, "ST800"):
+        config.check_budget(first)
 
 
 def test_a_cap_for_the_analyst_holds_for_a_member_who_watches_the_hub(three: Standing, tmp_path: Path) -> None:
