@@ -37,7 +37,7 @@ from colonnade.federation.attempts import (
     result_digest,
 )
 from colonnade.federation.hub_server import HubServer
-from colonnade.federation.members import FederationMembers, MemberIdentity, accept_member
+from colonnade.federation.members import FederationMembers, MemberIdentity, RevokedKeys, accept_member
 from colonnade.federation.monitoring import AgentMetrics
 from colonnade.federation.processes import ProcessLimits
 from colonnade.federation.statements import (
@@ -903,11 +903,12 @@ def test_who_was_lost_stands_in_what_a_party_signs(bank: Working) -> None:
 
 
 def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
-    three: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    three: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are all that signs; the hub says that nobody else takes part, or sends the proposal of another study."""
     raw, other = (three.proposal(purpose=purpose).pack(three.identity()) for purpose in ("one", "another"))
     study, model, where = proposal_id(raw), b'{"forged": true}', tmp_path / "result"
+    hers = Path(shutil.copytree(three.of("ana"), tmp_path / "ana")) / "FEDERATION.toml"
 
     def signed(who: str, lost: tuple[str, ...] = ()) -> bytes:
         result = hashlib.sha256(model).hexdigest()
@@ -921,7 +922,7 @@ def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
             result=lambda _: FetchedResult(study, {"model.json": model}, finished),
         )
         monkeypatch.setattr(proposals, "FederationClient", lambda *_: nullcontext(line))
-        proposals.result([study], where, False, three.file("ana"), three.key("ana"), True)
+        proposals.result([study], where, False, hers, three.key("ana"), True)
 
     monkeypatch.setattr(proposals, "_SIGNED_SECONDS", 0.0)
     everybody = ["bank", "shop", "clinic"]
@@ -936,6 +937,12 @@ def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
     assert not where.exists()
     fetch([signed(who) for who in everybody], everybody)
     assert (where / "model.json").read_bytes() == model
+    accept_member(hers, MemberIdentity("shop", "party", Identity.create("shop").certificate))
+    RevokedKeys(revoked=frozenset([three.identity("bank").certificate.key_fingerprint])).save(hers.parent)
+    where = tmp_path / "later"
+    capsys.readouterr()
+    fetch([signed(who) for who in everybody], everybody)
+    assert json.loads(capsys.readouterr().out)["revoked"] == ["bank"], "what was signed before stays verified"
 
 
 def test_a_local_user_is_told_nothing_of_caps(three: Standing) -> None:

@@ -19,7 +19,14 @@ from colonnade.errors import FederationError, IdentityError
 from colonnade.federation import proposal_store as desks
 from colonnade.federation.attempts import FetchedResult
 from colonnade.federation.hub_protocol import ResultAnswer, pack_message, read_answer
-from colonnade.federation.members import FederationMembers, six_words, word_list
+from colonnade.federation.members import (
+    FederationMembers,
+    MemberIdentity,
+    RevokedKeys,
+    accept_member,
+    six_words,
+    word_list,
+)
 from colonnade.federation.proposal_store import FINAL
 from colonnade.federation.statements import (
     MOST_BYTES,
@@ -604,6 +611,31 @@ def test_a_result_without_those_who_were_lost_is_taken_if_enough_with_a_seat_nam
         "FE083", AttemptReport.unpack,
         AttemptReport(STUDY, 1, "bank", "lost", NOON, lost=("shop",)).pack(identity("bank")), ours.members,
     )  # fmt: skip
+
+
+def test_an_earlier_result_is_verified_by_the_keys_of_then_and_a_key_that_was_called_back_is_named(
+    tmp_path: Path,
+) -> None:
+    ours, path = club(tmp_path), tmp_path / "FEDERATION.toml"
+    found, raw = FetchedResult(STUDY, FILES, [said(party) for party in PARTIES]), ours.packed()
+    accept_member(path, MemberIdentity("bank", "party", Identity.create("bank", days=20_000).certificate))
+    members = FederationMembers.load(path)
+    assert str(found.compare(THREE, members)) == str(found.compare(THREE, ours.members))
+    assert found.compare(THREE, members).confirmed
+    forged = FetchedResult(STUDY, FILES, [*found.finished[1:], AttemptReport(
+        STUDY, 1, "bank", "finished", NOON, TRUE).pack(Identity.create("bank", days=20_000))])  # fmt: skip
+    assert forged.compare(THREE, members).missing == ("bank",), "a key that nobody has accepted is none of then"
+    RevokedKeys(revoked=frozenset(identity(name).certificate.key_fingerprint for name in ("bank", "shop"))).save(
+        tmp_path
+    )
+    compared = found.compare(THREE, members := FederationMembers.load(path))
+    assert (compared.confirmed, compared.revoked) == (True, ("bank", "shop"))
+    assert "called back since" in str(compared)
+    assert found.compare(THREE, members, "clinic").missing == ("bank", "shop"), "an agent takes nothing by such keys"
+    earlier, signer = Proposal.unpack_earlier(raw, members)
+    assert (earlier.parties, signer.name) == (PARTIES, "ana")
+    assert earlier.write(tmp_path / "s", members).exists()
+    refused("FE038", Proposal.unpack, raw, members)
 
 
 def test_files_beside_the_model_are_taken_only_if_all_signed_them_or_the_model_names_them(ours: Club) -> None:

@@ -28,7 +28,14 @@ from colonnade.federation.agent_store import AgentStore, ProposedStudy
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.processes import OUTPUT
-from colonnade.federation.statements import Proposal, Withdrawal, format_moment, make_proposal, parse_deadline
+from colonnade.federation.statements import (
+    Proposal,
+    Withdrawal,
+    format_moment,
+    make_proposal,
+    parse_deadline,
+    proposal_id,
+)
 from colonnade.memory import freeze_baseline
 from colonnade.models.serialization import finite_or_null
 from colonnade.privacy.ledger.approvers import Approver
@@ -298,8 +305,8 @@ def result(
 
 def _trust(raw: bytes, id: str, members: FederationMembers, name: str) -> Trust:
     """Who owns a study and who has a seat in it, by the proposal as its analyst has signed it; the hub may lie."""
-    proposal = Proposal.unpack(raw, members)
-    if proposal.id != id or name not in (proposal.analyst, *proposal.parties):
+    proposal, _ = Proposal.unpack_earlier(raw, members)  # keys may have changed since
+    if proposal_id(raw) != id or name not in (proposal.analyst, *proposal.parties):
         raise FederationError("the hub sent another proposal than that of the study whose result was asked for [FE721]")
     with tempfile.TemporaryDirectory(prefix="colonnade-") as folder:
         return Study.load(proposal.write(Path(folder), members)).roster.trust

@@ -322,7 +322,7 @@ class FederationMembers:
         if changed:
             raise FederationError(
                 f"the key of {', '.join(changed)} was called back or is another one than when this study was agreed "
-                "to, so it does not begin: propose it again with the keys of now [FE803]"
+                f"to, by {self.path.name}, so it does not begin: make it again with the keys of now [FE803]"
             )
 
     def renewed(self, certificate: Certificate, name: str) -> FederationMembers:
