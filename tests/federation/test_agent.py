@@ -10,6 +10,7 @@ import shutil
 import socket
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -37,6 +38,7 @@ from colonnade.federation.attempts import (
 )
 from colonnade.federation.hub_protocol import pack_files, read_answer, read_members
 from colonnade.federation.hub_server import HubServer
+from colonnade.federation.members import FederationMembers, MemberIdentity, RevokedKeys, accept_member
 from colonnade.federation.monitoring import AgentMetrics
 from colonnade.federation.processes import ProcessLimits
 from colonnade.federation.statements import (
@@ -55,6 +57,7 @@ from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.study import PartyConfig, Study
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.record import write_facts
+from colonnade.wire import Certificate, Identity
 from tests.support.errors import raises
 from tests.support.opened import watched
 from tests.support.standing import ALIGNED, HUB, Standing, make
@@ -493,8 +496,29 @@ def test_nothing_runs_where_a_result_lies(waiting: tuple[AgentStore, str, Path])
     there.mkdir(parents=True)
     (there / "model.json").write_text("{}")
     attempts = AttemptRunner(store, party, AgentMetrics(), ForkServer())
-    assert not attempts.start(entry, 2, f"{study}.2", PartyConfig.load(party))
+    members = FederationMembers.load(party.parent / "FEDERATION.toml")
+    assert not attempts.start(entry, 2, f"{study}.2", PartyConfig.load(party), members)
     assert (len(attempts), store.attempts(study)) == (0, [])
+
+
+@pytest.mark.parametrize("who", ["shop", "ana"])
+@pytest.mark.parametrize("now", ["another key", "none"])
+def test_nothing_runs_whose_keys_are_others_than_when_it_was_approved(
+    three: Standing, waiting: tuple[AgentStore, str, Path], who: str, now: str
+) -> None:
+    store, study, party = waiting
+    entry = store.approve(study, Approver.at_terminal("eva"))
+    members, attempts = three.members("bank"), AttemptRunner(store, party, AgentMetrics(), ForkServer())
+    three.proposal(three.study).write(entry.folder / "study", members)
+    members.check_keys(map(Certificate.load, (entry.study_file.parent / "certs").glob("*.crt")))
+    keys = {**members.certificates, who: Identity.create(who).certificate}
+    if now == "none":
+        del keys[who]
+    attempts.start(entry, 1, f"{study}.1", PartyConfig.load(party), replace(members, certificates=keys))
+    (found,) = store.attempts(study)
+    assert (len(attempts), found.state) == (0, "stopped")
+    assert found.message.startswith(f"the key of {who} was called back or is another")
+    assert "FE803" in found.message
 
 
 @pytest.mark.parametrize("who", ["agent", "hub"])
@@ -573,6 +597,34 @@ def test_a_budget_that_is_too_small_or_another_study_than_the_one_signed_is_a_re
     other.path.write_text(other.path.read_text().replace("n_components = 1", "n_components = 2"))
     found, study = other.assessed(three.config("bank"))
     assert ("signed another" in found["refused"], study) == (True, None)
+
+
+def test_a_member_with_another_key_goes_on_under_its_first_one_in_the_ledger(tmp_path: Path) -> None:
+    three = make(tmp_path / "f")
+    config, members, file = three.config("bank"), three.members(), three.of("bank") / "FEDERATION.toml"
+
+    def study(*renewed: str) -> Study:
+        keys = {name: new[name].certificate if name in renewed else old for name, old in members.certificates.items()}
+        others = replace(members, certificates=keys)
+        proposal, _ = make_proposal(three.study, others, "ana", "", parse_deadline("1h"))
+        return Study.load(proposal.write(tmp_path / "-".join(("with", *renewed)), others))
+
+    new = {name: Identity.create(name) for name in ("shop", "clinic")}
+    accept_member(file, MemberIdentity("shop", "party", new["shop"].certificate))
+    book, first, others = config.open_ledger(), study(), study("shop", "clinic")
+    assert config.ledger_keys(others)["shop"] == first.keys()["shop"]
+    for each in (first, others):
+        asked = each.name, each.digest, config.charged_events(each), each.trust, (), (), config.ledger_keys(each)
+        book.mark_sent(book.reserve(*asked))
+    spent = {each.who.partition(" (")[0]: each.spent for each in config.remaining() if each.who != "others"}
+    seen = Counter(each.who.partition(" (")[0] for each in config.remaining())
+    assert (seen["shop"], seen["clinic"]) == (1, 2), "whom nobody has accepted with another key is somebody else"
+    assert spent["shop"] == spent["bank"] > spent["clinic"]
+    accept_member(file, MemberIdentity("shop", "party", Identity.create("shop").certificate))
+    assert config.ledger_keys(others)["shop"] == first.keys()["shop"], "nor is one between forgotten"
+    file.write_text("[")
+    with raises(StudyError, "ST800"):
+        config.check_budget(first)
 
 
 def test_a_cap_for_the_analyst_holds_for_a_member_who_watches_the_hub(three: Standing, tmp_path: Path) -> None:
@@ -913,11 +965,12 @@ def test_who_was_lost_stands_in_what_a_party_signs(bank: Working) -> None:
 
 
 def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
-    three: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    three: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are all that signs; the hub says that nobody else takes part, or sends the proposal of another study."""
     raw, other = (three.proposal(purpose=purpose).pack(three.identity()) for purpose in ("one", "another"))
     study, model, where = proposal_id(raw), b'{"forged": true}', tmp_path / "result"
+    hers = Path(shutil.copytree(three.of("ana"), tmp_path / "ana")) / "FEDERATION.toml"
 
     def signed(who: str, lost: tuple[str, ...] = ()) -> bytes:
         result = hashlib.sha256(model).hexdigest()
@@ -931,7 +984,7 @@ def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
             result=lambda _: FetchedResult(study, {"model.json": model}, finished),
         )
         monkeypatch.setattr(proposals, "FederationClient", lambda *_: nullcontext(line))
-        proposals.result([study], where, False, three.file("ana"), three.key("ana"), True)
+        proposals.result([study], where, False, hers, three.key("ana"), True)
 
     monkeypatch.setattr(proposals, "_SIGNED_SECONDS", 0.0)
     everybody = ["bank", "shop", "clinic"]
@@ -946,6 +999,12 @@ def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
     assert not where.exists()
     fetch([signed(who) for who in everybody], everybody)
     assert (where / "model.json").read_bytes() == model
+    accept_member(hers, MemberIdentity("shop", "party", Identity.create("shop").certificate))
+    RevokedKeys(revoked=frozenset([three.identity("bank").certificate.key_fingerprint])).save(hers.parent)
+    where = tmp_path / "later"
+    capsys.readouterr()
+    fetch([signed(who) for who in everybody], everybody)
+    assert json.loads(capsys.readouterr().out)["revoked"] == ["bank"], "what was signed before stays verified"
 
 
 def test_an_analyst_reads_of_which_study_a_command_is_as_it_was_signed(

@@ -19,7 +19,14 @@ from colonnade.errors import FederationError, IdentityError
 from colonnade.federation import proposal_store as desks
 from colonnade.federation.attempts import FetchedResult
 from colonnade.federation.hub_protocol import ResultAnswer, pack_message, read_answer
-from colonnade.federation.members import FederationMembers, six_words, word_list
+from colonnade.federation.members import (
+    FederationMembers,
+    MemberIdentity,
+    RevokedKeys,
+    accept_member,
+    six_words,
+    word_list,
+)
 from colonnade.federation.proposal_store import FINAL
 from colonnade.federation.statements import (
     MOST_BYTES,
@@ -615,6 +622,31 @@ def test_a_result_without_those_who_were_lost_is_taken_if_enough_with_a_seat_nam
     )  # fmt: skip
 
 
+def test_an_earlier_result_is_verified_by_the_keys_of_then_and_a_key_that_was_called_back_is_named(
+    tmp_path: Path,
+) -> None:
+    ours, path = club(tmp_path), tmp_path / "FEDERATION.toml"
+    found, raw = FetchedResult(STUDY, FILES, [said(party) for party in PARTIES]), ours.packed()
+    accept_member(path, MemberIdentity("bank", "party", Identity.create("bank", days=20_000).certificate))
+    members = FederationMembers.load(path)
+    assert str(found.compare(THREE, members)) == str(found.compare(THREE, ours.members))
+    assert found.compare(THREE, members).confirmed
+    forged = FetchedResult(STUDY, FILES, [*found.finished[1:], AttemptReport(
+        STUDY, 1, "bank", "finished", NOON, TRUE).pack(Identity.create("bank", days=20_000))])  # fmt: skip
+    assert forged.compare(THREE, members).missing == ("bank",), "a key that nobody has accepted is none of then"
+    RevokedKeys(revoked=frozenset(identity(name).certificate.key_fingerprint for name in ("bank", "shop"))).save(
+        tmp_path
+    )
+    compared = found.compare(THREE, members := FederationMembers.load(path))
+    assert (compared.confirmed, compared.revoked) == (True, ("bank", "shop"))
+    assert "called back since" in str(compared)
+    assert found.compare(THREE, members, "clinic").missing == ("bank", "shop"), "an agent takes nothing by such keys"
+    earlier, signer = Proposal.unpack_earlier(raw, members)
+    assert (earlier.parties, signer.name) == (PARTIES, "ana")
+    assert earlier.write(tmp_path / "s", members).exists()
+    refused("FE038", Proposal.unpack, raw, members)
+
+
 def test_files_beside_the_model_are_taken_only_if_all_signed_them_or_the_model_names_them(ours: Club) -> None:
     """The hub can write what it likes into a statement or a report, and nobody takes it."""
     files = {**FILES, "privacy.json": b"epsilon 1", "card.md": b"c", "report.html": b"all is well"}
@@ -651,12 +683,12 @@ def test_it_is_read_as_it_was_written_and_the_hubs_part_is_its_own(tmp_path: Pat
     found = FederationMembers.load(ours.path)
     assert (found.hub.memory, found.hub.lanes) == (2 * 10**9, 8)
     assert (found.hub.compute.workers, found.hub.compute.engine) == (4, "processes")
-    found.with_member(identity("new").certificate, "party").append("new")
+    found.with_member(identity("new").certificate, "party").put("new")
     again = FederationMembers.load(ours.path)
     assert (again.hub, again.roles["new"]) == (found.hub, "party")
     assert "# ours" in ours.path.read_text()
     for taken in ("bank", "others"):
-        refused("FE039", found.with_member, Identity.create(taken).certificate, "party")
+        refused("FE039", found.check_new, taken)
     for strangers in (["ana"], ["coordinator"], ["bank", "eve"]):
         refused("FE038", found.check, strangers)
 

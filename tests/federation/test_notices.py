@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,10 +18,16 @@ from colonnade.errors import ConnectError, IdentityError
 from colonnade.federation.agent import Agent
 from colonnade.federation.checks import examine_member
 from colonnade.federation.hub_protocol import FederationClient, HubQuestion
-from colonnade.federation.members import FederationMembers, MemberIdentity, RevokedKeys
+from colonnade.federation.members import (
+    FederationMembers,
+    MemberIdentity,
+    RevokedKeys,
+    accept_member,
+    find_new_members,
+)
 from colonnade.federation.notices import Renewal, Revocation, RevocationList, own_list, take_notices
 from colonnade.federation.statements import SignedStatement
-from colonnade.wire import Identity, identity as identities
+from colonnade.wire import Certificate, Identity, certificates, identity as identities
 from colonnade.wire.identity import IDENTITY_DAYS, PASSPHRASE
 from tests.support.errors import raises
 
@@ -47,7 +54,11 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 
 def named(*names: str) -> tuple[str, ...]:
-    return tuple(sorted(identity(name).fingerprint for name in names))
+    return tuple(sorted(key_of(name) for name in names))
+
+
+def key_of(name: str) -> str:
+    return identity(name).certificate.key_fingerprint
 
 
 def listed(*signers: str, number: int = HOUR, revoked: tuple[str, ...] = named("ana")) -> list[bytes]:
@@ -80,7 +91,7 @@ def reread(ours: Club, notices: list[bytes]) -> FederationMembers:
 )  # fmt: skip
 def test_nobody_calls_another_key_back_alone(ours: Club, notices: list[bytes]) -> None:
     found = reread(ours, notices)
-    assert (found.listed, found.roles) == (0, ours.members.roles)
+    assert (found.revoked.number, found.roles) == (0, ours.members.roles)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +111,7 @@ def test_a_key_that_was_called_back_counts_for_nothing(ours: Club, notices: list
     replayed = [*listed("bank", "shop", number=HOUR - 1, revoked=()), *listed("bank", "clinic", number=1, revoked=())]
     for old in (replayed, []):
         assert reread(ours, old).roles == found.roles, "an older list, or none, brings nobody back"
-        assert reread(ours, old).listed >= found.listed
+        assert reread(ours, old).revoked.number >= found.revoked.number
     assert "ana" not in reread(ours, listed("bank", "shop", number=HOUR + 1, revoked=())).roles
 
 
@@ -114,7 +125,7 @@ def test_lists_end_after_a_week_and_agents_of_signers_make_them(ours: Club) -> N
     found.check_listed(NOW + timedelta(days=7) - timedelta(hours=1))
     refused("FE783", found.check_listed, NOW + timedelta(days=7, hours=1))
     assert own_list(found, "bank", NOW) is None
-    RevokedKeys(found.listed, frozenset(), frozenset(named("ana"))).save(path.parent)
+    RevokedKeys(found.revoked.number, frozenset(), frozenset(named("ana"))).save(path.parent)
     assert own_list(FederationMembers.load(path), "bank", NOW).revoked == named("ana")
     (path.parent / "revocations.json").write_text("[")
     refused("FE782", FederationMembers.load, path)
@@ -149,7 +160,7 @@ def test_an_agent_takes_no_new_study_while_lists_are_held_back(hub: Hub, tmp_pat
     assert {check.what: check.level for check in examine_member(file)}["revocations"] == "bad"
     agent._sync._compare_members()  # the bank signs one, and the hub has no other
     agent._reread()
-    assert agent.members.listed == 0
+    assert agent.members.revoked.number == 0
     with hub.line("shop") as shop:
         (said,) = [RevocationList.unpack(raw, hub.members) for raw in shop.notices()]
         shop.give_notice(replace(said, by="shop"))
@@ -158,40 +169,86 @@ def test_an_agent_takes_no_new_study_while_lists_are_held_back(hub: Hub, tmp_pat
     agent._reread()
     agent._sync._fetch()
     assert [(entry.id, entry.state) for entry in agent.store.entries()] == [(told["id"], "checking")]
-    entry = agent.store.entries()[0]
-    assert agent._may_begin(entry)
+    assert agent._may_begin()
     RevokedKeys(HOUR - 24 * 8).save(tmp_path)
     os.utime(path)
     agent._reread()
-    assert not agent._may_begin(entry), "nor is one begun that was approved"
+    assert not agent._may_begin(), "nor is one begun that was approved"
 
 
 # --- renewal
 
 
-@pytest.mark.parametrize("new_key", [False, True], ids=["same key", "new key"])
-def test_a_renewed_certificate_is_pinned_by_all_and_one_that_the_hub_makes_by_nobody(ours: Club, new_key: bool) -> None:
-    bank, forged = identity("bank").renewed(365, new_key=new_key), Identity.create("bank")
+def test_a_renewed_certificate_is_pinned_by_all_and_one_of_another_key_by_nobody(ours: Club) -> None:
+    bank, forged = identity("bank").renewed(365), Identity.create("bank")
     wrong: list[tuple[SignedStatement, str]] = [
         (Renewal("coordinator", forged.certificate, NOW), "coordinator"),
         (Renewal("shop", forged.certificate, NOW), "shop"),
         (Renewal("bank", identity("shop").certificate, NOW), "bank"),
+        (Renewal("bank", forged.certificate, NOW), "bank"),
     ]
     raws = [said.pack(identity(signer)) for said, signer in wrong]
     raws += [Renewal("bank", forged.certificate, NOW).pack(forged)]
     assert reread(ours, raws).pins == ours.members.pins
+    refused("FE800", wrong[3][0].check, ours.members)
     found = reread(ours, [Renewal("bank", bank.certificate, NOW).pack(identity("bank"))])
     assert found.pins == ours.members.pins | {"bank": bank.fingerprint}
-    same = found.certificates["bank"].key_fingerprint == ours.members.certificates["bank"].key_fingerprint
-    assert same is not new_key
-    older = Identity.from_seed("bank", bytes(32), NOW + timedelta(days=9))  # its certificate is dated a year back
-    raws = [Renewal("bank", older.certificate, NOW).pack(bank)]
-    raws += [Renewal("bank", forged.certificate, NOW).pack(identity("bank"))] if new_key else []
-    assert reread(ours, raws).pins == found.pins, "nor back to an older one, nor by a key that was replaced"
+    dates = NOW - timedelta(days=99), NOW + timedelta(days=9)
+    older = Certificate("bank", certificates._self_signed(identity("bank")._key, "bank", 7, *dates))
+    assert reread(ours, [Renewal("bank", older, NOW).pack(bank)]).pins == found.pins, "nor back to an older one"
+
+
+def test_a_key_is_called_back_with_all_its_certificates_whatever_was_renewed(ours: Club) -> None:
+    bank = identity("bank")
+    thief = Renewal("bank", bank.renewed(365).certificate, NOW).pack(bank)
+    revoked = Revocation("bank", key_of("bank"), NOW).pack(bank)
+    refused("FE806", Revocation.unpack, Revocation("bank", key_of("shop"), NOW).pack(bank), ours.members)
+    for notices in ([thief], [thief, revoked], [thief]):
+        found = reread(ours, notices)
+    assert "bank" not in found.roles, "a certificate that was renewed before, or is again, brings nobody back"
+    again = find_new_members(found, replace(found, certificates=ours.members.certificates, roles=ours.members.roles))
+    assert again == [], "nor does a hub that goes on naming it"
+    refused("FE801", found.with_member, bank.renewed(9).certificate, "party")
+
+
+def test_whoever_was_called_back_comes_back_with_another_key_in_its_place(ours: Club) -> None:
+    path, bank = ours.members.path, Identity.create("bank")
+    pin = ours.members.pins["bank"]
+    path.write_text(path.read_text().replace(f'pin = "{pin}"', f"pin='{pin}' # ours"))
+    found = reread(ours, [Revocation("bank", key_of("bank"), NOW).pack(identity("bank"))])
+    newcomer = MemberIdentity("bank", "party", bank.certificate)
+    for wrong in (MemberIdentity("bank", "analyst", bank.certificate), MemberIdentity("bank", "hub", bank.certificate)):
+        before = path.read_text()
+        refused("FE802", accept_member, path, wrong)
+        assert path.read_text() == before, "what would not load is never written"
+    assert accept_member(path, newcomer).roles.keys() == ours.members.roles.keys()
+    found = FederationMembers.load(path)
+    assert (found.pins["bank"], found.first["bank"]) == (bank.fingerprint, key_of("bank"))
+    assert path.read_text().count('[members."bank"]') == path.read_text().count("# ours") == 1
+    assert [each.fingerprint for each in found.former] == [ours.members.pins["bank"]]
+    third = Identity.create("bank")
+    accept_member(path, MemberIdentity("bank", "party", third.certificate, known=True))
+    assert FederationMembers.load(path).first["bank"] == key_of("bank"), "the first key of all"
+
+
+def test_whoever_changes_the_files_waits_for_the_others(ours: Club) -> None:
+    path, done = ours.members.path, threading.Event()
+
+    def revoke() -> None:
+        take_notices(path, [Revocation("shop", key_of("shop"), NOW).pack(identity("shop"))], NOW)
+        done.set()
+
+    with FederationMembers.changing(path) as found:
+        (other := threading.Thread(target=revoke)).start()
+        replace(found.revoked, wanted=frozenset(named("clinic"))).save(path.parent)
+        assert not done.wait(0.1)
+    other.join()
+    known = FederationMembers.load(path).revoked
+    assert (known.revoked, known.wanted) == ({*named("shop")}, {*named("clinic")})
 
 
 def test_keys_are_renewed_called_back_and_protected_by_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hub = Hub.of(tmp_path / "hub")
     try:
@@ -201,8 +258,8 @@ def test_keys_are_renewed_called_back_and_protected_by_commands(
         monkeypatch.setenv(PASSPHRASE, "open sesame")
         key_commands.protect(key)
         assert b"ENCRYPTED" in key.read_bytes()
-        key_commands.renew(file, days=90, new_key=True)
-        assert b"ENCRYPTED" in key.read_bytes(), "a new key has the passphrase of the old one"
+        key_commands.renew(file, days=90)
+        assert b"ENCRYPTED" in key.read_bytes()
         monkeypatch.setenv(PASSPHRASE, "open barley")
         with raises(IdentityError, "ID026"):
             Identity.load(key, key.with_suffix(".crt"))
@@ -220,7 +277,7 @@ def test_keys_are_renewed_called_back_and_protected_by_commands(
         agent._sync._compare_members()
         key_commands.renew(file)
         key_commands.protect(key, remove=True)
-        assert b"ENCRYPTED" not in key.read_bytes() != before
+        assert b"ENCRYPTED" not in key.read_bytes() == before
         new = Identity.load(key, key.with_suffix(".crt"))
         retrying(lambda: hub.keeper.members.pins["bank"], lambda pin: pin == new.fingerprint)
         agent._reread()
@@ -228,7 +285,8 @@ def test_keys_are_renewed_called_back_and_protected_by_commands(
         agent._reread()
         assert agent.members.pins["bank"] == FederationMembers.load(file.parent / "FEDERATION.toml").pins["bank"]
         assert Agent(file)._identity.fingerprint == new.fingerprint == agent.members.pins["bank"]
-        key_commands.revoke(file, "bank")
+        key_commands.revoke(file, "bank", json=True)
+        assert '"confirmed_by_hub": true' in capsys.readouterr().out
         retrying(lambda: hub.keeper.members.roles, lambda roles: "bank" not in roles)
         agent._sync._compare_members()
         agent._reread()
@@ -240,6 +298,23 @@ def test_keys_are_renewed_called_back_and_protected_by_commands(
         assert "ana" not in FederationMembers.load(tmp_path / "shop" / "FEDERATION.toml").roles
     finally:
         hub.stop()
+
+
+def test_what_a_key_says_of_itself_is_handed_on_where_no_hub_confirms_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub = Hub.of(tmp_path / "hub")
+    file, shop = member(hub, tmp_path / "bank"), member_of_shop(hub, tmp_path / "shop")
+    hub.stop()
+    refused("FE805", key_commands.revoke, file, "bank")
+    left = tmp_path / "bank" / "bank.revocation"
+    refused("FE804", key_commands.revoke, shop, notice=tmp_path / "no such file")
+    (tmp_path / "forged").write_bytes(left.read_bytes().replace(b"bank", b"ana"))
+    refused("FE097", key_commands.revoke, shop, notice=tmp_path / "forged")
+    key_commands.revoke(shop, notice=left, json=True)
+    assert '"confirmed_by_hub": false' in capsys.readouterr().out
+    assert "bank" not in FederationMembers.load(tmp_path / "shop" / "FEDERATION.toml").roles
+    refused("FE784", key_commands.revoke, shop)
 
 
 def member_of_shop(hub: Hub, folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from getpass import getpass
 from pathlib import Path
@@ -12,10 +13,11 @@ import typer
 
 from colonnade.cli.membership import whose_key
 from colonnade.cli.output import Json, emit, say
-from colonnade.errors import ConnectError, FederationError, IdentityError
+from colonnade.disk import reading
+from colonnade.errors import ConnectError, FederationError, IdentityError, without_code
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers, RevokedKeys
-from colonnade.federation.notices import Renewal, Revocation
+from colonnade.federation.notices import Renewal, Revocation, take_notices
 from colonnade.models.serialization import replace_private
 from colonnade.randomness import new_key as random_key
 from colonnade.wire import Identity
@@ -29,14 +31,13 @@ def renew(
     config: Config,
     key: Key = None,
     days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it is good.")] = IDENTITY_DAYS,
-    new_key: Annotated[bool, typer.Option("--new-key", help="Also a new key, which the old one signs.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a new certificate, and have the hub tell the others."""
+    """Make a new certificate of the same key, and have the hub tell the others."""
     ours, place, own = _own(config, key)
     held = place.with_name(f"{place.stem}.next.key")
     if not held.exists():  # else an earlier try was broken off, and the hub may have heard of it
-        replace_private(held.with_suffix(".crt"), (made := own.renewed(days, new_key=new_key)).certificate.pem)
+        replace_private(held.with_suffix(".crt"), (made := own.renewed(days)).certificate.pem)
         replace_private(held, made.file_pem)
     fresh = Identity.load(held, held.with_suffix(".crt"))
     with FederationClient(ours, own) as line:
@@ -45,7 +46,8 @@ def renew(
         except (IdentityError, ConnectError):  # unless the hub knows it already, this is an error too
             with FederationClient(ours, fresh) as again:
                 again.members()
-    ours.renewed(fresh.certificate, own.name).save_renewed(own.name)
+    with FederationMembers.changing(ours.path) as now:
+        now.renewed(fresh.certificate, own.name).put(own.name)
     os.replace(held.with_suffix(".crt"), place.with_suffix(".crt"))
     os.replace(held, place)
     facts = {
@@ -82,24 +84,55 @@ def protect(
 
 def revoke(
     config: Config,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key is no good: our own name, or another's.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Whose key is no good: our own name, or another's.")
+    ] = None,
     key: Key = None,
+    notice: Annotated[
+        Path | None, typer.Option("--notice", metavar="FILE", help="What a member has signed about its own key.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Call our own key back, or ask for another's to be called back."""
     ours, _, own = _own(config, key)
-    if name not in ours.pins:
-        raise FederationError(f"{name} is no member of the federation in {ours.path} [FE784]")
-    if name == own.name:
-        with FederationClient(ours, own) as line:
-            line.give_notice(Revocation(name, ours.pins[name], datetime.now(UTC)))
-        said = "everybody who hears of it takes nothing of it any more; join again with a new key"
+    raw, left, heard = b"", notice, None
+    if notice is not None:
+        try:
+            said = Revocation.unpack(raw := reading.read_bytes(notice, Revocation.largest), ours)
+        except reading.UnreadableFile as error:
+            raise FederationError(f"{notice} cannot be read: {error} [FE804]") from None
+        name = said.member
+        take_notices(ours.path, [raw], datetime.now(UTC))
+    elif name is None or name not in ours.pins:
+        raise FederationError(
+            f"{name or 'nobody'} is no member of the federation in {ours.path}: name one, or give --notice FILE [FE784]"
+        )
+    fingerprint = ours.certificates[name].key_fingerprint
+    if left is None and name == own.name:
+        raw = Revocation(name, fingerprint, datetime.now(UTC)).pack(own)
+        replace_private(left := ours.path.parent / f"{name}.revocation", raw)
+    if left is None:
+        with FederationMembers.changing(ours.path):
+            known = RevokedKeys.load(ours.path.parent)
+            replace(known, wanted=known.wanted | {fingerprint}).save(ours.path.parent)
+            os.utime(ours.path)
+        told = "it counts for nothing here from now on; for the others once enough signers have said the same"
     else:
-        known = RevokedKeys.load(ours.path.parent)
-        RevokedKeys(known.number, known.revoked, known.wanted | {ours.pins[name]}).save(ours.path.parent)
-        os.utime(ours.path)
-        said = "it counts for nothing here from now on; for the others once enough signers have said the same"
-    emit({"revoked": name, "pin": ours.pins[name]}) if json else say(f"the key of {name} is called back: {said}")
+        try:
+            with FederationClient(ours, own) as line:
+                line.give_notice(raw)
+            heard, told = True, f"the hub has confirmed it and passes it on. {left} is the signed notice"
+        except (IdentityError, ConnectError, FederationError) as error:
+            why = without_code(str(error))
+            heard, told = False, f"the hub has not confirmed it ({why}). {left} is the signed notice"
+            if notice is None:
+                raise FederationError(
+                    f"nobody has confirmed that the key of {name} is called back: {told}: try again, and hand it to "
+                    f"the others, who run `colonnade keys revoke PARTY.toml --notice {left.name}` [FE805]"
+                ) from None
+        told += ": hand it on to whoever should not wait for the hub"
+    facts = {"revoked": name, "key": fingerprint, "confirmed_by_hub": heard, "notice": left and str(left)}
+    emit(facts) if json else say(f"the key of {name} is called back: {told}")
 
 
 def _own(config: Path, key: Path | None) -> tuple[FederationMembers, Path, Identity]:

@@ -22,7 +22,7 @@ from colonnade.cli.output import Json, emit, say, writing
 from colonnade.disk import reading
 from colonnade.errors import ConnectError, FederationError, IdentityError
 from colonnade.federation import monitoring
-from colonnade.federation.comparison import WordComparison, WordTries
+from colonnade.federation.comparison import WordComparison, WordTries, name_subject
 from colonnade.federation.hub_protocol import EnrolmentClient, FederationClient
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.invitations import Invitations, InvitationToken, new_draw
@@ -326,7 +326,7 @@ def members(
                 f"the hub names no new member {accept!r}; `colonnade federation members {config}` lists them [FE006]"
             )
         tries = WordTries(path.parent)
-        left = _compare(tries, found.pin, tries.of_key(found.pin, found.words), words, accept)
+        left = _compare(tries, name_subject(accept), tries.of_key(found.pin, found.words), words, accept)
         if left is not None:
             raise FederationError(
                 f"{accept} was not accepted, and {path} stays as it was: {_NOT_THE_WORDS}; {_left(left)} [FE007]"
@@ -351,10 +351,9 @@ def _to_accept(new: Sequence[MemberIdentity], config: Path, key: Path | None) ->
     command = f"colonnade federation members {config}" + ("" if key is None else f" --key {key}")
     lines = []
     for each in new:
-        what = "has another key at the hub than here" if each.known else f"is new to us ({each.role})"
-        first = f"take [members.{each.name}] out of FEDERATION.toml, then " if each.known else ""
-        lines.append(f"{each.name} {what}")
-        lines.append(f"  while it reads you the six words of its key: {first}{command} --accept {each.name}")
+        other = "has another key at the hub than here: ask it whether it has a new one, and why"
+        lines.append(f"{each.name} {other if each.known else f'is new to us ({each.role})'}")
+        lines.append(f"  while it reads you the six words of its key: {command} --accept {each.name}")
     return lines
 
 
@@ -374,7 +373,7 @@ def _compare(tries: WordTries, subject: str, asked: WordComparison, words: str |
     """Compare what was typed, here or at the terminal; returns how many tries are left where it is not the same."""
     if words is None and not sys.stdin.isatty():
         raise FederationError("compare the six words first: pass them by --words, or run this at a terminal [FE009]")
-    if words is None and tries.left(subject):
+    if words is None and tries.left(subject, asked):
         words = ask_for_text(f"Type {asked.places}, as {who} reads them to you:")
         if not words:
             raise FederationError("no word was typed, so nothing was compared and no try was used up [FE780]")

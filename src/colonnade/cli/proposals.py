@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +28,14 @@ from colonnade.federation.agent_store import AgentStore, ProposedStudy
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers
 from colonnade.federation.processes import OUTPUT
-from colonnade.federation.statements import Proposal, Withdrawal, format_moment, make_proposal, parse_deadline
+from colonnade.federation.statements import (
+    Proposal,
+    Withdrawal,
+    format_moment,
+    make_proposal,
+    parse_deadline,
+    proposal_id,
+)
 from colonnade.memory import freeze_baseline
 from colonnade.models.serialization import finite_or_null
 from colonnade.privacy.ledger.approvers import Approver
@@ -303,10 +310,11 @@ def result(
 
 def _signed_proposal(line: FederationClient, id: str, members: FederationMembers, name: str) -> Proposal:
     """The proposal of this id as its analyst has signed it: the hub may say another name of it than its own."""
-    proposal = Proposal.unpack(line.proposal(id), members)
-    if proposal.id != id or name not in (proposal.analyst, *proposal.parties):
+    raw = line.proposal(id)
+    proposal, _ = Proposal.unpack_earlier(raw, members)  # keys may have changed since
+    if proposal_id(raw) != id or name not in (proposal.analyst, *proposal.parties):
         raise FederationError("the hub sent another proposal than that of the study that was asked for [FE721]")
-    return proposal
+    return replace(proposal, id=id)
 
 
 def _trust(proposal: Proposal, members: FederationMembers) -> Trust:

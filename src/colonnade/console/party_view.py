@@ -23,7 +23,7 @@ from colonnade.errors import ColonnadeError, DataError, FederationError, Proposa
 from colonnade.federation import members as newcomers
 from colonnade.federation.agent_store import AgentStore, AttemptRecord, ProposedStudy, State
 from colonnade.federation.checks import examine_member
-from colonnade.federation.comparison import WordComparison, WordTries
+from colonnade.federation.comparison import WordComparison, WordTries, name_subject
 from colonnade.federation.members import FederationMembers, MemberIdentity
 from colonnade.federation.processes import OUTPUT, file_stamp
 from colonnade.federation.scores.service import ScoresService
@@ -238,14 +238,15 @@ class PartyView:
     def comparison(self, each: MemberIdentity) -> tuple[WordComparison, int]:
         """Which words of a newcomer's key a person types here, and how many tries are left."""
         tries = WordTries(self.config.path.parent if self.federation is None else self.federation.parent)
-        return tries.of_key(each.pin, each.words), tries.left(each.pin)
+        asked = tries.of_key(each.pin, each.words)
+        return asked, tries.left(name_subject(each.name), asked)
 
     def accept(self, name: str, pin: str, words: str) -> int | None:
         """Pin a newcomer if these are the words of its key; else how many tries are left."""
         found = [each for each in self.newcomers() if (each.name, each.certificate.fingerprint) == (name, pin)]
         if not found or self.federation is None:
             raise FederationError("nobody of this name and key waits to be accepted; look at the page again [FE017]")
-        left = WordTries(self.federation.parent).compare(pin, self.comparison(found[0])[0], words)
+        left = WordTries(self.federation.parent).compare(name_subject(name), self.comparison(found[0])[0], words)
         if left is None:
             newcomers.accept_member(self.federation, found[0])
         return left

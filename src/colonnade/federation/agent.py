@@ -227,12 +227,12 @@ class HubSync(threading.Thread):
                 if (said := own_list(self._members(), self._config().name, now)) is not None:
                     line.give_notice(said)
                 take_notices(self._members().path, line.notices(), now)
+            offered.save(self._store.folder / OFFERED / "FEDERATION.toml")
         except ConnectError:
             raise
         except ColonnadeError as error:
             log_event(log, logging.WARNING, "the hub's list of members cannot be read", why=str(error))
             return
-        offered.save(self._store.folder / OFFERED / "FEDERATION.toml")
         pending = find_new_members(self._members(), offered)
         for path in (self._store.folder / OFFERED / "certs").iterdir():
             if path.name not in {f"{name}.crt" for name in offered.certificates}:
@@ -513,7 +513,7 @@ class Agent(StandingProcess):
                 continue
             entry = self.store.entry(study)
             if entry.state in ("approved", "running") and number > entry.attempt and self._may_begin(entry):
-                self._attempts.start(entry, number, room, self.config)
+                self._attempts.start(entry, number, room, self.config, self.members)
 
     def _may_begin(self, entry: ProposedStudy) -> bool:
         """Whether all others have signed a yes and are still members here, and we know lately whose key is no good."""

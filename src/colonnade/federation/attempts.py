@@ -56,6 +56,7 @@ from colonnade.study.party_file import bytes_by_way
 from colonnade.study.record import read_facts
 from colonnade.study.spec import digest_of
 from colonnade.tables.partitioning.partitions import remove_stale_dirs
+from colonnade.wire import Certificate
 
 ARRAYS = "model.npz"
 
@@ -69,6 +70,8 @@ class ResultComparison:
     missing: tuple[str, ...]
     confirmed: bool
     """Whether so many have signed this result, and nobody another one, that it may be taken from the hub."""
+    revoked: tuple[str, ...] = ()
+    """Those of who signed it whose key was called back since: whoever had that key may have signed."""
 
     def __str__(self) -> str:
         said = [
@@ -78,6 +81,8 @@ class ResultComparison:
         if self.missing:
             lost = " (lost, as more owners have signed than may pool)" if self.confirmed else ""
             said.append(f"the signature of {', '.join(self.missing)} is missing{lost}")
+        if self.revoked:
+            said.append(f"the key of {', '.join(self.revoked)} was called back since, and others may have had it")
         return "; ".join(said)
 
     def check(self) -> None:
@@ -102,10 +107,12 @@ class FetchedResult:
         """Who of a study's owners has signed this result; an error if its files do not belong together.
 
         ``own`` is the owner that asks, if one does: it lacks the result, so it was lost, and others must have more
-        seats than may pool. The coordinator's seat does not count, since the coordinator is the hub's.
+        seats than may pool. The coordinator's seat does not count, since the coordinator is the hub's. What was signed
+        with a key that was called back since does not count for an owner, and is said to whoever else asks.
         """
         found = self._hash(MODEL)
-        said = {owner: self._reports(owner, members) for owner in trust.owners if owner != own}
+        told = {owner: self._reports(owner, members) for owner in trust.owners if owner != own}
+        said = {owner: [] if own and revoked else reports for owner, (reports, revoked) in told.items()}
         signed = tuple(owner for owner, reports in said.items() if {each.result for each in reports} == {found})
         missing = tuple(owner for owner, reports in said.items() if not reports)
         differs = tuple(owner for owner in said if owner not in (*signed, *missing))
@@ -117,11 +124,12 @@ class FetchedResult:
         enough = len(vouching) > trust.threshold or not (missing or own)
         if signed and not self._arrays_belong():
             raise FederationError(f"the {ARRAYS} that the hub hands out is not the one that {MODEL} names [FE042]")
-        return ResultComparison(signed, differs, missing, enough and not differs)
+        revoked = tuple(owner for owner in signed if told[owner][1])
+        return ResultComparison(signed, differs, missing, enough and not differs, revoked)
 
     def signed_files(self, compared: ResultComparison, members: FederationMembers) -> dict[str, bytes]:
         """The files that all who have signed this result have signed with it, and none otherwise."""
-        named = [each.files for owner in compared.signed for each in self._reports(owner, members)]
+        named = [each.files for owner in compared.signed for each in self._reports(owner, members)[0]]
         beside = {name for name in self.files if named and all(each.get(name) == self._hash(name) for each in named)}
         return {name: content for name, content in self.files.items() if name in {MODEL, ARRAYS, *beside}}
 
@@ -131,15 +139,18 @@ class FetchedResult:
         result, now = self._hash(MODEL), datetime.now(UTC)
         return AttemptReport(self.study, attempt, own, "finished", now, result, beside, compared.missing)
 
-    def _reports(self, owner: str, members: FederationMembers) -> list[AttemptReport]:
-        """What an owner has said of its result; what cannot be read, or is of somebody else, is as if unsaid."""
-        found = []
+    def _reports(self, owner: str, members: FederationMembers) -> tuple[list[AttemptReport], bool]:
+        """What an owner has said of its result, and whether it said so only with a key that was called back since.
+
+        What cannot be read, or is of somebody else, is as if unsaid.
+        """
+        found: dict[bool, list[AttemptReport]] = {False: [], True: []}
         for raw in self.finished:
             with suppress(FederationError, IdentityError):
-                said = AttemptReport.unpack(raw, members)
+                said, certificate = AttemptReport.unpack_earlier(raw, members)
                 if (said.proposal, said.participant) == (self.study, owner) and said.result is not None:
-                    found.append(said)
-        return found
+                    found[members.revoked.cover(certificate)].append(said)
+        return found[not found[False]], not found[False]
 
     def _hash(self, name: str) -> str:
         return sha256(self.files.get(name, b"")).hexdigest()
@@ -254,8 +265,10 @@ class AttemptRunner:
                 end_by_force(folder)
             self._close(study, number, None)
 
-    def start(self, entry: ProposedStudy, number: int, room: str, config: PartyConfig) -> bool:
-        """Start an attempt of an approved study; false where it must not be."""
+    def start(
+        self, entry: ProposedStudy, number: int, room: str, config: PartyConfig, members: FederationMembers
+    ) -> bool:
+        """Start an attempt of an approved study, if everybody has the key of then; false where it must not be."""
         part = config.agent_section
         if any((entry.folder / "attempts").glob("*/model.json")):
             return False  # there is a result, whatever a store says that was put back from a backup
@@ -271,6 +284,7 @@ class AttemptRunner:
         workers = config.content.compute.workers or count_cores()
         limits = ProcessLimits(part.memory or None, part.hours * 3600, file_limit(workers))
         try:
+            members.check_keys(map(Certificate.load, sorted((entry.study_file.parent / "certs").glob("*.crt"))))
             self._children[entry.id, number] = ChildProcess.start(command, folder, limits, self._forks)
         except ColonnadeError as error:
             self._store.end_attempt(entry.id, number, "stopped", str(error))

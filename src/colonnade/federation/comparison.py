@@ -1,7 +1,9 @@
-"""How six words are compared: whoever has heard them types some that were not shown, and three wrong tries end it.
+"""How six words are compared: whoever has heard them types some that were not shown, and some wrong tries end it.
 
 Which ones an end is asked for follows at an invitation from what both ends have drawn, so that each reads out the words
-that the other is asked for. Words of a key can be searched for, so there they are drawn here, once for each key.
+that the other is asked for: three each, and three wrong tries. Words of a key can be searched for, by whoever makes the
+key that is shown here, so there five are typed. Which one is not was drawn here, once for each key, and six wrong tries
+end a name, with whatever keys.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from colonnade.federation.store_file import StoreFile
 from colonnade.randomness import new_key
 from colonnade.report.wording import join_names
 
-ASKED = 3
-MOST_WRONG = 3
+ASKED, ASKED_OF_KEY = 3, 5
+MOST_WRONG, MOST_WRONG_OF_NAME = 3, 6
 _LEAST_LETTERS = 3
 
 
@@ -27,6 +29,8 @@ class WordComparison:
 
     words: str
     asked: tuple[int, ...]
+    most: int = MOST_WRONG
+    """Wrong tries that end it."""
 
     @classmethod
     def of_invitation(cls, words: str, *, hub: bool) -> WordComparison:
@@ -71,24 +75,29 @@ class WordTries:
 
     def of_key(self, pin: str, words: str) -> WordComparison:
         """The words of a key; which of them are asked for was drawn at the first look and stays so."""
-        drawn = json.dumps(sorted(_draw_order(new_key())[:ASKED]))
-        self._file.change("INSERT OR IGNORE INTO tries VALUES (?, ?, 0)", (pin, drawn))
-        row = self._file.row("SELECT asked FROM tries WHERE subject = ?", (pin,))
-        return WordComparison(words, tuple(json.loads(drawn if row is None else row["asked"])))
+        drawn, key = json.dumps(sorted(_draw_order(new_key())[:ASKED_OF_KEY])), f"key {pin}"
+        self._file.change("INSERT OR IGNORE INTO tries VALUES (?, ?, 0)", (key, drawn))
+        row = self._file.row("SELECT asked FROM tries WHERE subject = ?", (key,))
+        return WordComparison(words, tuple(json.loads(drawn if row is None else row["asked"])), MOST_WRONG_OF_NAME)
 
-    def left(self, subject: str) -> int:
+    def left(self, subject: str, words: WordComparison) -> int:
         """How many tries are left."""
         row = self._file.row("SELECT wrong FROM tries WHERE subject = ?", (subject,))
-        return MOST_WRONG - (0 if row is None else int(row["wrong"]))
+        return words.most - (0 if row is None else int(row["wrong"]))
 
     def compare(self, subject: str, words: WordComparison, said: str) -> int | None:
         """``None`` if these are the words; else how many tries are left, and after the last one nothing is compared."""
         with self._file.writing() as file:
             file.execute("INSERT OR IGNORE INTO tries VALUES (?, ?, 0)", (subject, json.dumps(words.asked)))
             row = file.execute("SELECT wrong FROM tries WHERE subject = ?", (subject,)).fetchone()
-            wrong = row["wrong"] if row["wrong"] >= MOST_WRONG or words.fits(said) else row["wrong"] + 1
+            wrong = row["wrong"] if row["wrong"] >= words.most or words.fits(said) else row["wrong"] + 1
             file.execute("UPDATE tries SET wrong = ? WHERE subject = ?", (wrong, subject))
-        return None if wrong == row["wrong"] < MOST_WRONG else MOST_WRONG - wrong
+        return None if wrong == row["wrong"] < words.most else words.most - wrong
+
+
+def name_subject(name: str) -> str:
+    """What wrong tries belong to where keys are compared: the name, with whatever keys and letters."""
+    return f"name {name.lower()}"
 
 
 def _draw_order(seed: bytes) -> list[int]:

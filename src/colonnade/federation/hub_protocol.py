@@ -288,9 +288,10 @@ class FederationClient(HubConnection):
         """What members have signed about keys, as far as the hub shows it."""
         return [each.encode() for each in self.request(NoticesAnswer, HubQuestion("notices"))[0]["notices"]]
 
-    def give_notice(self, notice: SignedStatement) -> None:
-        """Sign something about keys, and have the hub pass it on."""
-        self.request(dict, HubQuestion("notice"), notice.pack(self._signer))
+    def give_notice(self, notice: SignedStatement | bytes) -> None:
+        """Sign something about keys, unless it is signed, and have the hub pass it on."""
+        raw = notice if isinstance(notice, bytes) else notice.pack(self._signer)
+        self.request(dict, HubQuestion("notice"), raw)
 
 
 class EnrolmentClient(HubConnection):

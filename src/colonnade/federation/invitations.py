@@ -264,8 +264,10 @@ class Invitations:
             )
         if now >= invitation.expires:
             raise FederationError(f"the invitation of {name} is no longer good: invite it again [FE053]")
-        joined = members.with_member(invitation.enrolled, invitation.role)
-        joined.append(name)
+        with FederationMembers.changing(members.path) as ours:
+            ours.check_new(name)
+            joined = ours.with_member(invitation.enrolled, invitation.role)
+            joined.put(name)
         self._file.change(  # the door stays open for a moment: the new member asks what became of it
             "UPDATE invitations SET state = 'admitted', expires = min(expires, ?) WHERE id = ?",
             (format_moment(now + _AFTER_ADMISSION), invitation.id),

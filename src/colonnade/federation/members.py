@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from hashlib import scrypt
@@ -37,6 +38,7 @@ NOT_LISTED = (
 )
 LIST_LASTS = timedelta(days=7)
 """For how long a list of revoked keys is good."""
+_FORMER = "former"
 REVOCATIONS = "revocations.json"
 """The file of revoked keys, beside FEDERATION.toml."""
 INVITED = "invitation."
@@ -58,15 +60,19 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 
 
 class MemberPart(FileSection):
-    """``[members.NAME]``: what a member is, and the fingerprint of its certificate."""
+    """``[members.NAME]``: what a member is, and the fingerprint of its certificate.
+
+    ``formerly`` is that of the first key of a member that has another one now: ledgers go on counting it by that.
+    """
 
     role: FederationRole
     pin: str
+    formerly: str | None = None
 
-    @field_validator("pin")
+    @field_validator("pin", "formerly")
     @classmethod
-    def _fingerprint(cls, pin: str) -> str:
-        if not re.fullmatch("sha256:[0-9a-f]{64}", pin):
+    def _fingerprint(cls, pin: str | None) -> str | None:
+        if pin is not None and not re.fullmatch("sha256:[0-9a-f]{64}", pin):
             raise ValueError(
                 "must be sha256: and 64 hexadecimal digits in lower case, as `colonnade init` prints them [VA158]"
             )
@@ -133,7 +139,10 @@ class RevocationsPart(FileSection):
 
 @dataclass(frozen=True)
 class RevokedKeys:
-    """The fingerprints of keys that are no good, as they stand beside FEDERATION.toml."""
+    """The fingerprints of keys that are no good, as they stand beside FEDERATION.toml.
+
+    A key is no good with all its certificates. Earlier releases wrote fingerprints of certificates, which stay good.
+    """
 
     number: int = 0
     """Of the last list that enough signers have signed: the hour in which it was made."""
@@ -152,6 +161,10 @@ class RevokedKeys:
             )
         except (reading.UnreadableFile, reading.MalformedFile, AttributeError, TypeError, ValueError):
             raise FederationError(f"{path} cannot be read: put it back from a copy [FE782]") from None
+
+    def cover(self, certificate: Certificate) -> bool:
+        """Whether the key of a certificate is one of them."""
+        return not {certificate.fingerprint, certificate.key_fingerprint}.isdisjoint(self.revoked | self.wanted)
 
     def save(self, folder: Path) -> None:
         """Keep it."""
@@ -204,8 +217,11 @@ class FederationMembers:
     hub: HubPart | None
     path: Path
     revocations: RevocationsPart | None = None
-    listed: int = 0
-    """The hour of the last list of keys that are no good."""
+    revoked: RevokedKeys = RevokedKeys()
+    former: tuple[Certificate, ...] = ()
+    """Certificates of keys that were replaced or called back: for what was signed with them, and for nothing else."""
+    first: Mapping[str, str] = field(default_factory=dict)
+    """The fingerprints of the first keys of those that have another one now."""
 
     @classmethod
     def load(cls, path: str | Path) -> FederationMembers:
@@ -225,18 +241,27 @@ class FederationMembers:
             raise FederationError(f"{path}: {first_problem(error)} [FE036]") from None
         except IdentityError as error:
             raise FederationError(f"{path}: members - {error} [FE037]") from None
-        known = RevokedKeys.load(path.parent)
-        good = {
-            name: member
-            for name, member in content.members.items()
-            if name == COORDINATOR or member.pin not in known.revoked | known.wanted
-        }
-        found = {
-            name: Certificate.load(path.parent / "certs" / f"{name}.crt", member.pin) for name, member in good.items()
-        }
-        roles = {name: member.role for name, member in good.items()}
-        listing = content.revocations, known.number
-        return cls(content.name, content.address, found, roles, content.hub, path, *listing).check_unique()
+        known, certs = RevokedKeys.load(path.parent), path.parent / "certs"
+        all_found = {name: Certificate.load(certs / f"{name}.crt", each.pin) for name, each in content.members.items()}
+        found = {name: each for name, each in all_found.items() if name == COORDINATOR or not known.cover(each)}
+        former = [Certificate.load(kept) for kept in sorted((certs / _FORMER).glob("*.crt"))]
+        former += [each for name, each in all_found.items() if name not in found]
+        roles = {name: content.members[name].role for name in found}
+        first = {name: each for name in found if (each := content.members[name].formerly) is not None}
+        more = content.revocations, known, tuple(former), first
+        return cls(content.name, content.address, found, roles, content.hub, path, *more).check_unique()
+
+    @classmethod
+    @contextmanager
+    def changing(cls, path: Path) -> Iterator[FederationMembers]:
+        """The members as they stand, while nobody else changes their file or that of revoked keys."""
+        with ExitStack() as held:
+            folder = path.parent / "certs"
+            try:
+                held.enter_context(writing.lock_folder(folder if folder.exists() else path.parent))
+            except OSError as error:
+                raise StorageError(f"{folder} cannot be used: {error.strerror} [SO800]") from None
+            yield cls.load(path)
 
     def check_unique(self) -> FederationMembers:
         """These members, if each has a name and a key of its own; otherwise an error."""
@@ -247,10 +272,11 @@ class FederationMembers:
                     f"{self.path}: the certificate of {name} was made for {certificate.name}, so others "
                     "would refuse it [ID006]"
                 )
-            if (other := keys.setdefault(certificate.key_fingerprint, name)) != name:
-                raise IdentityError(
-                    f"{self.path}: {other} and {name} have the same key; each needs a key of its own [ID007]"
-                )
+            for key in {certificate.key_fingerprint, self.first.get(name, certificate.key_fingerprint)}:
+                if (other := keys.setdefault(key, name)) != name:
+                    raise IdentityError(
+                        f"{self.path}: {other} and {name} have the same key; each needs a key of its own [ID007]"
+                    )
         return self
 
     @property
@@ -279,22 +305,34 @@ class FederationMembers:
 
     def check_listed(self, now: datetime) -> None:
         """Raise an error if the last list of keys that are no good is too old: a hub may hold newer ones back."""
-        if self.revocations is not None and now - datetime.fromtimestamp(self.listed * 3600, UTC) > LIST_LASTS:
+        if self.revocations is not None and now - datetime.fromtimestamp(self.revoked.number * 3600, UTC) > LIST_LASTS:
             raise FederationError(
                 f"no list of revoked keys of the last {LIST_LASTS.days} days has come, and {self.path.name} asks for "
                 f"one: no new study is taken. Ask {', '.join(self.revocations.signers)} whether their agents run, and "
                 "the hub's people what holds the lists back [FE783]"
             )
 
-    def renewed(self, certificate: Certificate, name: str) -> FederationMembers:
-        """These members, one with another certificate; an error if it is of another name or another's key."""
-        return replace(self, certificates={**self.certificates, name: certificate}).check_unique()
+    def check_keys(self, then: Iterable[Certificate]) -> None:
+        """Raise an error unless everybody still has the key of the certificate that stood when a study was agreed."""
+        changed = [
+            each.name
+            for each in then
+            if (now := self.certificates.get(each.name)) is None or now.key_fingerprint != each.key_fingerprint
+        ]
+        if changed:
+            raise FederationError(
+                f"the key of {', '.join(changed)} was called back or is another one than when this study was agreed "
+                f"to, by {self.path.name}, so it does not begin: make it again with the keys of now [FE803]"
+            )
 
-    def save_renewed(self, name: str) -> None:
-        """Write the certificate of one of these members in the place of the one in the file, and its pin."""
-        raw, text = reading.read_toml(self.path), reading.read_text(self.path)
-        text = text.replace(raw["members"][name]["pin"], self.pins[name])
-        self._put(self.path, text, {name: self.certificates[name]})
+    def renewed(self, certificate: Certificate, name: str) -> FederationMembers:
+        """These members, one with another certificate of its key; an error if it is of another name or key."""
+        if certificate.key_fingerprint != self.certificates[name].key_fingerprint:
+            raise FederationError(
+                f"this certificate of {name} is of another key than the one that is pinned, and a renewal is of the "
+                "same key: with another key, join again by an invitation [FE800]"
+            )
+        return replace(self, certificates={**self.certificates, name: certificate}).check_unique()
 
     def check_new(self, name: str) -> None:
         """Raise an error unless somebody who joins may have this name."""
@@ -302,9 +340,12 @@ class FederationMembers:
             raise FederationError(f"{name!r} is taken in the federation {self.name!r}: choose another name [FE039]")
 
     def with_member(self, certificate: Certificate, role: FederationRole) -> FederationMembers:
-        """These members and one more."""
+        """These members and one more, or one of them with another key; people have compared its words."""
         name = certificate.name
-        self.check_new(name)
+        if self.revoked.cover(certificate):
+            raise FederationError(f"this key of {name} was called back: it joins again with a new key [FE801]")
+        if name not in self.roles:
+            self.check_new(name)
         more = {**self.certificates, name: certificate}
         return replace(self, certificates=more, roles={**self.roles, name: role}).check_unique()
 
@@ -318,21 +359,37 @@ class FederationMembers:
         path = Path(path)
         parts = [f"name = {_toml_text(self.name)}\naddress = {_toml_text(self.address)}\n"]
         parts += [_member_section(name, role, self.pins[name]) for name, role in self.roles.items()]
-        self._put(path, "\n".join(parts), self.certificates)
+        _check_text(text := "\n".join(parts), path)
+        self._put(path, text, self.certificates)
 
-    def append(self, name: str) -> None:
-        """Add one of these members to the file from which the others were read; the rest of it stays as it is."""
+    def put(self, name: str) -> None:
+        """Write one of these members into the file from which the others were read; the rest of it stays as it is.
+
+        A name that stands there already is changed in its place. Its earlier certificate is kept if it had another key.
+        """
+        certificate, folder = self.certificates[name], self.path.parent / "certs"
         try:
-            text = reading.read_text(self.path)
+            raw, text = reading.read_toml(self.path), reading.read_text(self.path)
         except reading.UnreadableFile as error:
             raise FederationError(f"the federation file {self.path} cannot be read: {error} [FE040]") from None
-        added = _member_section(name, self.roles[name], self.pins[name])
-        self._put(self.path, f"{text.rstrip()}\n\n{added}", {name: self.certificates[name]})
+        earlier = Certificate.load(place) if (place := folder / f"{name}.crt").exists() else certificate
+        another, old = earlier.key_fingerprint != certificate.key_fingerprint, raw["members"].get(name, {})
+        first = old.get("formerly", earlier.key_fingerprint if another else None)
+        if old:
+            added = f"\nformerly = {_toml_text(first)}" if first and "formerly" not in old else ""
+            pin = re.compile(rf"""(\bpin\s*=\s*["']){old["pin"]}(["'].*)""")
+            text = pin.sub(rf"\g<1>{certificate.fingerprint}\g<2>{added}", text)
+        else:
+            text = f"{text.rstrip()}\n\n{_member_section(name, self.roles[name], certificate.fingerprint, first)}"
+        wanted = {"role": self.roles[name], "pin": certificate.fingerprint} | ({"formerly": first} if first else {})
+        _check_text(text, self.path, {**raw, "members": {**raw["members"], name: wanted}})
+        kept = {f"{_FORMER}/{earlier.fingerprint.removeprefix('sha256:')}": earlier} if another else {}
+        self._put(self.path, text, {**kept, name: certificate})
 
     def _put(self, path: Path, text: str, certificates: Mapping[str, Certificate]) -> None:
         folder = path.parent / "certs"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            (folder / _FORMER).mkdir(parents=True, exist_ok=True)
             files = {folder / f"{name}.crt": certificate.pem for name, certificate in certificates.items()}
             writing.write_files({**files, path.resolve(): text.encode()})  # the pins last: they need the certificates
         except OSError as error:
@@ -344,8 +401,26 @@ def is_allowed_name(name: str) -> bool:
     return name != OTHERS and not name.startswith(INVITED)
 
 
-def _member_section(name: str, role: FederationRole, pin: str) -> str:
-    return f"[members.{_toml_text(name)}]\nrole = {_toml_text(role)}\npin = {_toml_text(pin)}\n"
+def _check_text(text: str, path: Path, wanted: Mapping[str, Any] | None = None) -> None:
+    """Raise an error if a file of this text would not load, or says something else than what is ``wanted``."""
+    try:
+        found, why = reading.parse_toml(text), "it would say something else than was meant"
+        FederationFile.model_validate(found)
+        if wanted in (None, found):
+            return
+    except ValidationError as error:
+        why = first_problem(error)
+    except (reading.MalformedFile, IdentityError) as error:
+        why = str(error)
+    raise FederationError(
+        f"{path} is not written, since it would not load: {why}. In a file that is there, write each member as a "
+        "section [members.NAME] of its own, and change a role by hand [FE802]"
+    )
+
+
+def _member_section(name: str, role: FederationRole, pin: str, first: str | None = None) -> str:
+    said = {"role": role, "pin": pin} | ({"formerly": first} if first else {})
+    return "\n".join([f"[members.{_toml_text(name)}]", *(f"{key} = {_toml_text(said[key])}" for key in said), ""])
 
 
 def _toml_text(value: str) -> str:
@@ -386,7 +461,7 @@ class MemberIdentity:
     role: FederationRole
     certificate: Certificate
     known: bool = False
-    """Whether we know this name with another key: then the old one is taken out by hand first, or nothing changes."""
+    """Whether we know this name with another certificate."""
 
     @classmethod
     def of(cls, members: FederationMembers, name: str) -> MemberIdentity:
@@ -432,11 +507,12 @@ class MemberIdentity:
 
 
 def find_new_members(ours: FederationMembers, offered: FederationMembers) -> list[MemberIdentity]:
-    """Those whom the hub names and we do not, or with another key."""
+    """Those whom the hub names and we do not, or with another key; but nobody with a key that was called back."""
     return [
         MemberIdentity(name, offered.roles[name], certificate, name in ours.roles)
         for name, certificate in offered.certificates.items()
-        if name not in ours.roles or ours.certificates[name].fingerprint != certificate.fingerprint
+        if (name not in ours.roles or ours.certificates[name].fingerprint != certificate.fingerprint)
+        and not ours.revoked.cover(certificate)
     ]
 
 
@@ -447,13 +523,8 @@ def load_new_members(folder: Path, ours: FederationMembers) -> list[MemberIdenti
 
 
 def accept_member(federation: Path, newcomer: MemberIdentity) -> FederationMembers:
-    """Pin a newcomer in our own FEDERATION.toml; whoever calls this has compared its words."""
-    ours = FederationMembers.load(federation)
-    if newcomer.known:
-        raise FederationError(
-            f"{newcomer.name} is known here with another key: ask it which is right; if the new one, take "
-            f"[members.{newcomer.name}] out of {federation} and accept it again [FE066]"
-        )
-    joined = ours.with_member(newcomer.certificate, newcomer.role)
-    joined.append(newcomer.name)
+    """Pin a newcomer, or a member's new key, in our own FEDERATION.toml; whoever calls this has compared its words."""
+    with FederationMembers.changing(federation) as ours:
+        joined = ours.with_member(newcomer.certificate, newcomer.role)
+        joined.put(newcomer.name)
     return joined

@@ -1,8 +1,9 @@
 """What members sign about keys, and the hub passes on: another certificate, a key that is no good, and lists of those.
 
 A hub may hold any of it back, and makes none of it: a new certificate is signed by the key that is pinned, a key is
-called back by itself or on a list that more than half of the signers of FEDERATION.toml have signed alike. Lists have
-the number of the hour in which they were made; one that is older than what we have, or not newer, changes nothing.
+called back, with all its certificates, by itself or on a list that more than half of the signers of FEDERATION.toml
+have signed alike. What calls keys back is read first, and no renewal brings another key. Lists have the number of the
+hour in which they were made; one that is older than what we have, or not newer, changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from colonnade.federation.statements import SKEW, MemberName, Moment, SignedStat
 from colonnade.models.serialization import replace_private
 
 _HOUR = 3600
-Pin = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+Fingerprint = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,17 @@ class Revocation(SignedStatement):
     """A member calls the key back with which it signs this."""
 
     member: MemberName
-    pin: Pin
+    key: Fingerprint
     made: Moment
 
     kind, signer_field = "revocation", "member"
+
+    def check(self, members: FederationMembers) -> None:
+        """Raise an error if it is about another key."""
+        if self.key != members.certificates[self.member].key_fingerprint:
+            raise FederationError(
+                f"this revocation of {self.member} names another key than the one that signed [FE806]"
+            )
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class RevocationList(SignedStatement):
 
     by: MemberName
     number: Annotated[int, Field(ge=0, lt=1 << 40)]
-    revoked: Annotated[tuple[Pin, ...], Field(max_length=MOST_MEMBERS)]
+    revoked: Annotated[tuple[Fingerprint, ...], Field(max_length=MOST_MEMBERS)]
 
     kind, signer_field, largest = "revocations", "by", 1 << 17
 
@@ -85,10 +93,11 @@ class NoticeBoard:
     def take(self, raw: bytes, caller: str, members: FederationMembers) -> None:
         """Keep a notice of whoever asks, and go by it here, too."""
         said = read_notice(raw, members)
-        if said.signer != caller:
+        if said.signer != caller and not isinstance(said, Revocation):  # anybody may hand on what a key says of itself
             raise FederationError(f"{caller} cannot give a notice of {said.signer} [FE781]")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_private(self._folder / f"{said.kind}.{said.signer}", raw)
+        key = f".{said.key[-32:]}" if isinstance(said, Revocation) else ""  # the next one leaves that of the first
+        replace_private(self._folder / f"{said.kind}.{said.signer}{key}", raw)
         take_notices(members.path, self.all(), datetime.now(UTC))
 
     def all(self) -> list[bytes]:
@@ -97,27 +106,39 @@ class NoticeBoard:
 
 
 def take_notices(federation: Path, notices: Iterable[bytes], now: datetime) -> None:
-    """Go by what was signed: pin renewed certificates, and note keys that were called back; all else is left alone."""
-    members = FederationMembers.load(federation)
-    lists: dict[tuple[int, tuple[str, ...]], set[str]] = defaultdict(set)
-    known = found = RevokedKeys.load(federation.parent)
-    for raw in notices:
-        with suppress(FederationError, IdentityError):
-            said = read_notice(raw, members)
-            if isinstance(said, Renewal) and said.certificate.fingerprint != members.pins[said.member]:
-                members = members.renewed(said.certificate, said.member)
-                members.save_renewed(said.member)
-            elif isinstance(said, Revocation) and said.pin == members.pins[said.member]:
-                found = replace(found, revoked=found.revoked | {said.pin})
-            elif isinstance(said, RevocationList) and known.number < said.number <= (now + SKEW).timestamp() / _HOUR:
-                lists[said.number, said.revoked].add(said.by)
-    part = members.revocations
-    for number, revoked in sorted(lists):
-        if part is not None and len(lists[number, revoked] & {*part.signers}) >= part.needed:
-            found = replace(found, number=number, revoked=found.revoked | {*revoked})
-    if found != known:
-        found.save(federation.parent)
-        os.utime(federation)  # whoever goes by the file reads it again
+    """Go by what was signed: note keys that were called back, then pin certificates that others had renewed."""
+    with FederationMembers.changing(federation) as members:
+        lists: dict[tuple[int, tuple[str, ...]], set[str]] = defaultdict(set)
+        known = found = members.revoked
+        renewals: list[Renewal] = []
+        for raw in notices:
+            with suppress(FederationError, IdentityError):
+                said = read_notice(raw, members)
+                if isinstance(said, Renewal):
+                    renewals.append(said)
+                elif isinstance(said, Revocation):
+                    found = replace(found, revoked=found.revoked | {said.key})
+                elif isinstance(said, RevocationList) and known.number < said.number <= _latest(now):
+                    lists[said.number, said.revoked].add(said.by)
+        part = members.revocations
+        for number, revoked in sorted(lists):
+            if part is not None and len(lists[number, revoked] & {*part.signers}) >= part.needed:
+                found = replace(found, number=number, revoked=found.revoked | {*revoked})
+        if found != known:
+            found.save(federation.parent)
+            members = FederationMembers.load(federation)
+            os.utime(federation)  # whoever goes by the file reads it again
+        for said in renewals:
+            with suppress(FederationError, IdentityError):
+                if members.pins.get(said.member, said.certificate.fingerprint) != said.certificate.fingerprint:
+                    said.check(members)
+                    members = members.renewed(said.certificate, said.member)
+                    members.put(said.member)
+
+
+def _latest(now: datetime) -> float:
+    """The last hour of which a list may be."""
+    return (now + SKEW).timestamp() / _HOUR
 
 
 def own_list(members: FederationMembers, name: str, now: datetime) -> RevocationList | None:

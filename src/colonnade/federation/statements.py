@@ -13,6 +13,7 @@ import tempfile
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
@@ -32,13 +33,13 @@ from pydantic import (
 )
 
 from colonnade.disk import reading, writing
-from colonnade.errors import FederationError, StorageError, StudyError
+from colonnade.errors import FederationError, IdentityError, StorageError, StudyError
 from colonnade.federation.members import FederationMembers
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.sanitize import sanitize
 from colonnade.study.preflight import Preflight, preflight
 from colonnade.study.spec import Study, read_toml
-from colonnade.wire import Identity
+from colonnade.wire import Certificate, Identity
 
 _MAGIC = "colonnade-signed-1"
 _HEADER = re.compile(rb"colonnade-signed-1 ([a-z]{1,20}) ([A-Za-z0-9_.-]{1,63}) ([A-Za-z0-9+/]{86}==)")
@@ -128,6 +129,28 @@ class SignedStatement:
     def unpack(cls, raw: bytes, members: FederationMembers) -> Self:
         """A statement as one of these members has signed it; anything else is an error."""
         name, content = _verify_signature(cls.kind, raw, members, cls.largest)
+        members.certificates[name].check_dates()
+        return cls._read(name, content, members)
+
+    @classmethod
+    def unpack_earlier(cls, raw: bytes, members: FederationMembers) -> tuple[Self, Certificate]:
+        """A statement as a member signed it when the certificate that is returned was good: that of now or an earlier.
+
+        Whether its key was called back since is for the caller to see: nobody knows when it was stolen.
+        """
+        signer = raw[:_LONGEST_HEADER].decode("ascii", "replace").split(" ", 3)[2:3]
+        for each in (*members.certificates.values(), *members.former):
+            if [each.name] == signer:
+                certificates, roles = {**members.certificates, each.name: each}, {each.name: "party", **members.roles}
+                then = replace(members, certificates=certificates, roles=roles)
+                with suppress(FederationError, IdentityError):
+                    found = cls._read(*_verify_signature(cls.kind, raw, then, cls.largest), then)
+                    each.check_dates(getattr(found, "made", None))
+                    return found, each
+        return cls.unpack(raw, members), members.certificates[signer[0]]
+
+    @classmethod
+    def _read(cls, name: str, content: bytes, members: FederationMembers) -> Self:
         what = f"this {cls.kind} of {name}"
         found: Self = parse_json(cls, content, what)
         if found.signer != name:
@@ -167,7 +190,6 @@ def _verify_signature(kind: str, raw: bytes, members: FederationMembers, largest
         raise FederationError(
             f"this {kind} is signed by {name}, who is no member of the federation {members.name!r} [FE096]"
         )
-    certificate.check_dates()
     if not certificate.has_signed(b64decode(header[3]), _signed_bytes(kind, name, content)):
         raise FederationError(
             f"the signature of this {kind} is not that of {name}, whose certificate is pinned here [FE097]"
@@ -238,7 +260,9 @@ class Proposal(SignedStatement):
     @classmethod
     def unpack(cls, raw: bytes, members: FederationMembers) -> Proposal:
         """A proposal as it was signed, with the pins and the address of these members; anything else is an error."""
-        return replace(super().unpack(raw, members), id=proposal_id(raw))
+        found = replace(super().unpack(raw, members), id=proposal_id(raw))
+        found.check_pins(members)
+        return found
 
     @cached_property
     def asked(self) -> dict[str, Any]:
@@ -281,7 +305,9 @@ class Proposal(SignedStatement):
 
     def write(self, folder: Path, members: FederationMembers) -> Path:
         """Write the study with its files and certificates into a folder, and return the path of the study file."""
-        certificates = {f"certs/{name}.crt": members.certificates[name].pem for name in self.participants}
+        everybody = (*self.participants, self.analyst)
+        known = {name: members.certificates[name] for name in everybody if name in members.certificates}
+        certificates = {f"certs/{name}.crt": each.pem for name, each in known.items()}
         try:
             contents = {folder / name: content for name, content in {**self.files, **certificates}.items()}
             for path in contents:
@@ -292,7 +318,7 @@ class Proposal(SignedStatement):
         return folder / STUDY_FILE
 
     def check(self, members: FederationMembers) -> None:
-        """Raise an error unless its files make a study with the pins and the address of these members."""
+        """Raise an error unless its files make a study."""
         role = members.roles[self.analyst]
         if role == "hub":
             raise FederationError(f"{self.analyst} may not propose studies: it is the {role} [FE068]")
@@ -316,7 +342,17 @@ class Proposal(SignedStatement):
             )
         if not isinstance(task, dict) or not isinstance(task.get("kind"), str) or len(task["kind"]) > 80:
             raise FederationError("the study file of this proposal names no kind of task [FE076]")
-        members.check(parties)
+        model = task.get("model")
+        beside = (model, f"{model.rpartition('.')[0]}.npz") if isinstance(model, str) else ()
+        others = sum(len(content) for name, content in self.files.items() if name not in beside)
+        if others > MOST_BYTES or sum(map(len, self.files.values())) - others > MOST_MODEL:
+            raise FederationError(
+                f"the files of a proposal have at most {MOST_BYTES:,} bytes, and its model {MOST_MODEL:,} [FE079]"
+            )
+
+    def check_pins(self, members: FederationMembers) -> None:
+        """Raise an error unless it has the pins and the address of these members."""
+        members.check(self.parties)
         pins, hub = self.asked.get("pins"), self.asked.get("coordinator")
         if pins != {name: members.certificates[name].fingerprint for name in self.participants}:
             raise FederationError(
@@ -327,13 +363,6 @@ class Proposal(SignedStatement):
             raise FederationError(f"[coordinator] of the proposed study is not the hub of {members.name!r} [FE078]")
         if hub.get("hubs"):  # or workers would dial whatever an analyst writes there
             raise FederationError(NO_HUBS)
-        model = task.get("model")
-        beside = (model, f"{model.rpartition('.')[0]}.npz") if isinstance(model, str) else ()
-        others = sum(len(content) for name, content in self.files.items() if name not in beside)
-        if others > MOST_BYTES or sum(map(len, self.files.values())) - others > MOST_MODEL:
-            raise FederationError(
-                f"the files of a proposal have at most {MOST_BYTES:,} bytes, and its model {MOST_MODEL:,} [FE079]"
-            )
 
 
 def proposal_id(raw: bytes) -> str:

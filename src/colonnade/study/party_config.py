@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from colonnade.disk import reading
 from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
@@ -35,6 +36,7 @@ from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 from colonnade.tables.sources.base import TableSource
 from colonnade.tables.sources.databases import Query
 from colonnade.tables.sources.factory import open_source
+from colonnade.wire import Certificate
 
 Approval = Callable[[Study, Statement], bool]
 LEAST_DIGITS = 32
@@ -262,7 +264,7 @@ class PartyConfig:
 
     def check_budget(self, study: Study) -> None:
         """Raise an error if the caps do not allow the study; nothing is reserved, and no ledger is made."""
-        asked = (study.name, self.charged_events(study), study.trust, self.caps, self.periods, study.keys())
+        asked = (study.name, self.charged_events(study), study.trust, self.caps, self.periods, self.ledger_keys(study))
         if self.ledger.exists():
             self.open_ledger().check(*asked)
         else:
@@ -271,11 +273,26 @@ class PartyConfig:
 
     def foresee(self, study: Study, attempts: int) -> tuple[BudgetForecast, ...]:
         """What would be left of each cap after a study that may take so many attempts; no ledger is made."""
-        asked = (self.charged_events(study), study.trust, self.caps, self.periods, study.keys(), attempts)
+        asked = (self.charged_events(study), study.trust, self.caps, self.periods, self.ledger_keys(study), attempts)
         if self.ledger.exists():
             return self.open_ledger().forecast(*asked)
         events, trust, caps, periods, keys, _ = asked
         return self._new().forecast(caps, periods, DisclosedStudy.of(self.name, events, trust, keys), attempts)
+
+    def ledger_keys(self, study: Study) -> dict[str, str]:
+        """The keys by which the ledger recognises everybody: of a member that has another one by now, its first."""
+        agent, first = self.content.agent, dict[str, str]()
+        if agent is not None and (file := self.path.parent / agent.federation).exists():
+            try:
+                members = reading.read_toml(file)["members"]
+                former = {name: each["formerly"] for name, each in members.items() if "formerly" in each}
+            except (reading.UnreadableFile, reading.MalformedFile, KeyError, TypeError, AttributeError):
+                raise StudyError(f"{file} cannot be read, and it says whose key is another one now [ST800]") from None
+            certs = file.parent / "certs"
+            for path in [*(certs / f"{name}.crt" for name in former), *sorted((certs / "former").glob("*.crt"))]:
+                if (each := Certificate.load(path)).name in former:
+                    first[each.key_fingerprint] = former[each.name]
+        return {name: first.get(key, key) for name, key in study.keys().items()}
 
     def _new(self) -> SpendingAccounts:
         """The accounts of a party that has no ledger yet."""

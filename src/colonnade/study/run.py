@@ -352,7 +352,7 @@ def _reserve_budget(
     how, by = config.approve(study, study.statement, approve)
     record.record_public("approved", mode=config.approval, by=how)
     record.add(approval={"mode": config.approval, "by": how})
-    keys = study.keys()
+    keys = config.ledger_keys(study)
     ledger = config.open_ledger()
     if ledger.created:
         record.record_public("new ledger: nothing on record before this study", ledger=str(ledger.path))

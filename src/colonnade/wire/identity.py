@@ -217,10 +217,11 @@ class Identity:
             raise IdentityError(f"{key_path} is not the key of the certificate in {crt_path} [ID028]")
         return cls(key, certificate, secret)
 
-    def renewed(self, days: int, *, new_key: bool) -> Identity:
-        """The same name with a new certificate, of the same key or of a new one, under the same passphrase."""
-        key, pem = certificates.create(self.name, days, None if new_key else self._key)
-        return Identity(key, Certificate(self.name, pem), self._passphrase)
+    def renewed(self, days: int) -> Identity:
+        """The same name and key with a new certificate."""
+        return Identity(
+            self._key, Certificate(self.name, certificates.create(self.name, days, self._key)[1]), self._passphrase
+        )
 
     def protected(self, passphrase: bytes | None) -> Identity:
         """The same with another passphrase, or with none."""

@@ -30,13 +30,13 @@ from colonnade.cli import initialise
 from colonnade.console.app import make_app as make_console
 from colonnade.console.party_pages import PARTY_PAGES
 from colonnade.console.party_view import PartyView
-from colonnade.errors import ColonnadeError, PeerLost, PolicyError, StudyError
+from colonnade.errors import ColonnadeError, FederationError, PeerLost, PolicyError, StudyError
 from colonnade.federation.agent_store import AgentStore
-from colonnade.federation.members import FederationMembers
+from colonnade.federation.members import FederationMembers, RevokedKeys
 from colonnade.federation.scores import session, web_api
 from colonnade.federation.scores.kept_answers import KeptAnswers
 from colonnade.federation.scores.periods import Period, kind_named
-from colonnade.federation.scores.service import ScoresService
+from colonnade.federation.scores.service import ScoresService, make_key_check
 from colonnade.federation.scores.session import (
     AlignmentLog,
     PersistentSession,
@@ -872,6 +872,34 @@ def test_an_owner_that_comes_back_is_asked_again(house, ask, monkeypatch):
         assert ask({"ids": [person]}).status_code == 200
     finally:
         services["shop"].stop()
+
+
+def test_a_session_ends_when_a_key_is_called_back_and_none_begins_without_a_list(house, monkeypatch):
+    place, services, _ = house
+    questions, path = services["bank"].kept["who defaults"].questions, place.folder / "shop" / "FEDERATION.toml"
+    roles = {"coordinator": "hub", "bank": "party", "shop": "party"}
+    keys = {name: Certificate.load(place.key(name).with_suffix(".crt")) for name in roles}
+    FederationMembers("two", f"127.0.0.1:{free_port()}", keys, roles, None, path).save(path)
+    file = place.config("shop").path
+    file.write_text(f'{file.read_text()}\n[agent]\nfederation = "FEDERATION.toml"\n')
+    monkeypatch.setattr(session, "_LOOK_SECONDS", 0.05)
+    services["shop"].stop()
+    part, hub = services["bank"].part.model_dump(), services["bank"].hub
+    services["shop"] = ScoresService(place.config("shop"), part, file.parent / "agent", hub=hub).start()
+    kept = services["shop"].kept["who defaults"]
+    try:
+        until_ready(questions)
+        RevokedKeys(wanted=frozenset([keys["bank"].key_fingerprint])).save(path.parent)
+        until(lambda: not questions.ready, "the session to end")
+        until(lambda: "FE803" in (kept.stay.last or ""), "the reason")
+    finally:
+        services["shop"].stop()
+    check = make_key_check(kept.standing, place.config("shop"))
+    (path.parent / "revocations.json").unlink()
+    check()
+    path.write_text(f'{path.read_text()}\n[revocations]\nsigners = ["bank", "shop"]\nneeded = 2\n')
+    with raises(FederationError, "FE783"):
+        check()
 
 
 def test_a_study_that_changed_or_is_of_another_kind_is_refused(house):

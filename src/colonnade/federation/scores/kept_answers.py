@@ -313,7 +313,7 @@ class KeptAnswers:
             if entry is None:
                 entry = ledger.reserve(
                     self._label(period.name), study.digest, events, study.trust, config.caps, config.periods,
-                    study.keys(), early=config.failures,
+                    config.ledger_keys(study), early=config.failures,
                 )  # fmt: skip
         except (BudgetError, PolicyError) as error:
             _LOG.warning("no scores of %s: %s", period.name, error)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from colonnade.errors import StudyError
+from colonnade.errors import ConnectError, FederationError, IdentityError, StudyError
+from colonnade.federation.hub_protocol import FederationClient
+from colonnade.federation.members import FederationMembers
+from colonnade.federation.notices import take_notices
 from colonnade.federation.scores.kept_answers import KeptAnswers
 from colonnade.federation.scores.session import (
     PersistentSession,
@@ -19,7 +24,9 @@ from colonnade.federation.scores.session import (
     read_scores_section,
 )
 from colonnade.federation.token_file import private_token
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig
+from colonnade.study.connect import load_identity
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,24 @@ class OpenQuestion:
     def ready(self) -> bool | None:
         """Whether it can be asked in now; ``None`` where this party answers."""
         return None if self.questions is None else self.questions.ready
+
+
+def make_key_check(standing: StandingStudy, config: PartyConfig) -> Callable[[], None]:
+    """What asks the hub for news of keys, and raises an error unless everybody's still stands in FEDERATION.toml."""
+    agent, everybody = config.content.agent, standing.study.certificates()
+    identity = load_identity(config.key, config.name, everybody)
+
+    def check() -> None:
+        if agent is None or not (federation := config.path.parent / agent.federation).exists():
+            return  # there is no federation
+        members, unheard = FederationMembers.load(federation), (ConnectError, FederationError, IdentityError)
+        with suppress(*unheard), FederationClient(members, identity) as line:  # a list that is too old is an error
+            take_notices(federation, line.notices(), datetime.now(UTC))
+        members = FederationMembers.load(federation)
+        members.check_listed(datetime.now(UTC))
+        members.check_keys(each for name, each in everybody.items() if name != COORDINATOR)
+
+    return check
 
 
 class ScoresService:
@@ -62,15 +87,15 @@ class ScoresService:
             self.kept[name] = self._kept(standing, config, folder, hub)
 
     def _kept(self, standing: StandingStudy, config: PartyConfig, folder: Path, hub: str | None) -> OpenQuestion:
-        enter = make_joiner(standing, config.name, config.key, hub=hub)
+        enter, check = make_joiner(standing, config.name, config.key, hub=hub), make_key_check(standing, config)
         if standing.task.to == config.name:
             questions = QuestionQueue(gather=self.part.gather / 1000, period=standing.period)
             return OpenQuestion(
-                standing, PersistentSession(enter, make_owner(standing, config, questions)), questions, None
+                standing, PersistentSession(enter, make_owner(standing, config, questions), check), questions, None
             )
         answers = KeptAnswers(standing, config, folder, told=lambda people: self.scored(people))
         answering = make_owner(standing, config, answers.open_session)
-        return OpenQuestion(standing, PersistentSession(enter, answering), None, answers)
+        return OpenQuestion(standing, PersistentSession(enter, answering, check), None, answers)
 
     @property
     def asked_here(self) -> dict[str, OpenQuestion]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError, field_validator, model_validator
 from threadpoolctl import threadpool_limits
 
-from colonnade.errors import CapacityError, ColonnadeError, PeerLost, PolicyError, StudyError
+from colonnade.errors import CANNOT_GO_ON, CapacityError, ColonnadeError, PeerLost, PolicyError, StudyError
 from colonnade.federation.scores.periods import Period, PeriodKind
 from colonnade.models import registry
 from colonnade.protocols.on_demand import (
@@ -285,6 +285,7 @@ def load_standing_study(part: ScoredModelPart, path: Path) -> StandingStudy:
 
 _LOG = logging.getLogger("colonnade.scores")
 _FIRST_PAUSE, _LONGEST_PAUSE, _LASTED, _GOODBYE = 0.5, 15.0, 60.0, 2.0
+_LOOK_SECONDS = 60.0
 
 Join = Callable[[], SessionEndpoint]
 """How a participant gets its place in a new session."""
@@ -354,9 +355,13 @@ def make_owner(
 
 
 class PersistentSession:
-    """A thread that takes part in one session after the other until it is stopped."""
+    """A thread that takes part in one session after the other until it is stopped.
 
-    def __init__(self, join: Join, participant: ScoresParticipant) -> None:
+    ``check`` raises an error where none may begin; a session in which it comes to do so is ended.
+    """
+
+    def __init__(self, join: Join, participant: ScoresParticipant, check: Callable[[], object] = lambda: None) -> None:
+        self._check = check
         self._join, self._participant, self._name = join, participant, participant.standing.study.name
         self._stopped = threading.Event()
         self._place: SessionEndpoint | None = None
@@ -372,6 +377,7 @@ class PersistentSession:
     def start(self) -> PersistentSession:
         """Begin."""
         self._thread.start()
+        threading.Thread(target=self._watch, name=f"keys {self._name}", daemon=True).start()
         return self
 
     def stop(self, timeout: float = 10.0) -> None:
@@ -385,11 +391,20 @@ class PersistentSession:
             place.abort("it was stopped by its operator")
         self._thread.join(timeout)
 
+    def _watch(self) -> None:
+        while not self._stopped.wait(_LOOK_SECONDS):
+            if (place := self._place) is not None:
+                try:
+                    self._check()
+                except ColonnadeError:  # the next session says why it does not begin
+                    place.abort(CANNOT_GO_ON)
+
     def _stay(self) -> None:
         pause = _FIRST_PAUSE
         while not self._stopped.is_set():
             began = monotonic()
             try:
+                self._check()
                 self._place = self._join()
                 self._participant.play(self._place)
                 self.last = "the entitled party ended it"
