@@ -54,7 +54,7 @@ from colonnade.federation.scores.web_api import make_scores_app, serve_scores
 from colonnade.privacy import Ledger, Observer
 from colonnade.protocols.on_demand import GateDecision, OpenedAnswer
 from colonnade.study import PartyConfig, Study
-from colonnade.study.alignment_session import align_as_coordinator
+from colonnade.study.alignment_session import AlignmentStore, align_as_coordinator
 from colonnade.tables import population
 from colonnade.wire import Certificate, InMemoryNetwork
 from tests.console.kit import access, signed_in
@@ -640,6 +640,22 @@ def test_an_alignment_that_is_used_again_is_not_counted_and_one_of_a_study_is(pl
     (place.folder / "tables" / "bank.csv").write_text("\n".join(rows[:-5]) + "\n")
     check_said(outcomes(place.study("more"), tmp_path / "more")["shop"], "PO701")
     assert [(entry.study, entry.state) for entry in book.entries()] == [("once", "committed"), ("more", "released")]
+
+
+def test_an_alignment_that_is_used_again_is_compared_in_a_session_too(place, tmp_path, monkeypatch):
+    """The bank offers the alignment that all hold, with its rows in another order."""
+    place = Place(Path(shutil.copytree(place.folder, tmp_path / "s")))
+    standing, find = StandingStudy.of(place.study("standing")), AlignmentStore.find
+    assert not play_session(place, standing)[1]
+
+    def other_rows(store, keys, note):
+        held = find(store, keys, note)
+        return replace(held, rows=held.rows[::-1]) if place.config("bank").alignments == store.path.parent else held
+
+    monkeypatch.setattr(AlignmentStore, "find", other_rows)
+    matched, wrong = play_session(place, standing)
+    assert matched == 0
+    check_said(wrong["shop"], "DI002")
 
 
 # --- callers who stopped waiting: nobody is asked about for them, and everybody else is answered
