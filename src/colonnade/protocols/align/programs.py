@@ -287,7 +287,7 @@ def owner(
     if kept is not None and again:
         if kept.index is not None and task.mode != "fuzzy":
             members = CommonMembers(kept.rows, np.ascontiguousarray(kept.index).view("<u8"))
-            _compare(me, circle(), members.fingerprint(keys.values))
+            EqualityComparison(me, circle(), members.fingerprint(keys.values)).require(_TOLD_APART)
         return replace(kept, reused=True)
     count()
     if task.mode == "fuzzy":
@@ -303,14 +303,8 @@ def owner(
     members = _joined(me, made, shares(), task, leader)
     index = members.index.astype("<u8").view(np.uint8).reshape(-1, TOKEN_BYTES)
     found = _visible(me, order[members.rows], index, keys, task, length)
-    _compare(me, circle(), members.fingerprint(values))
+    EqualityComparison(me, circle(), members.fingerprint(values)).require(_TOLD_APART)
     return found
-
-
-def _compare(me: Owner, circle: PairwiseKeys, held: bytes) -> None:
-    comparison = EqualityComparison(me, circle, held)
-    comparison.show()
-    comparison.require(_TOLD_APART)
 
 
 def coordinator(me: Coordinator, task: AlignmentTask) -> AlignmentCounts:
