@@ -409,6 +409,21 @@ def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatc
         assert not {name for name, kind in sent if kind == "weights"} - {who}
 
 
+@pytest.mark.parametrize("field", ["weights", "factors"])
+def test_released_weights_that_no_model_file_may_hold_are_refused_by_name(field):
+    played = malice.SCENES["exchange, alternating"]()
+
+    def lie(peer, kind, fields):
+        if kind != "unfolded":
+            return {}
+        return {field: np.full_like(fields[field], 1.79e308) if field == "weights" else [1.79e308] * 2}
+
+    ended, _ = run(played.task, played.programs, "bank", lie)
+    for name in ("mid", "shop", COORDINATOR):
+        assert isinstance(ended[name], ProtocolError | PeerStopped)
+        assert "bank sent" in str(ended[name])
+
+
 # --- whatever is sent, what a party tells moves no further than the theorem says
 
 
