@@ -51,6 +51,7 @@ from colonnade.federation.scores.session import (
     make_owner,
 )
 from colonnade.federation.scores.web_api import make_scores_app, serve_scores
+from colonnade.kinds.prediction import on_demand
 from colonnade.privacy import Ledger, Observer
 from colonnade.protocols.on_demand import GateDecision, OpenedAnswer
 from colonnade.study import PartyConfig, Study
@@ -568,6 +569,14 @@ def test_an_id_that_several_of_the_askers_own_rows_have_names_nobody(place, tmp_
         found = questions.ask([often, "nobody", once]).result(60)
     assert (found[:2], found[2]["id"]) == ([RepeatedId(houses.count(often)), None], once)
     assert web_api._to_json(found[0], often) == {"id": often, "rows": houses.count(often)}
+
+
+def test_a_time_that_is_no_date_is_refused_where_it_arrives():
+    """It would end the web interface of the entitled party by an error nobody foresaw."""
+    until = on_demand.verdict_message(1).fields["until"]
+    assert until.accepts(until.high)
+    assert not until.accepts(1 << 38)
+    assert web_api._to_json(RefusedPerson(until.high), "p") == {"id": "p", "refused_until": "6325-04-08T15:04:32Z"}
 
 
 def play_session(place: Place, standing: StandingStudy) -> tuple[int, dict[str, BaseException]]:
