@@ -100,13 +100,14 @@ class Integer:
 
 @dataclass(frozen=True)
 class FiniteFloat:
-    """A finite number."""
+    """A finite number of this magnitude at most."""
 
+    most: float
     max_bytes = _TAG
 
     def accepts(self, value: Any) -> bool:
         """Whether it is such a number."""
-        return type(value) is float and math.isfinite(value)
+        return type(value) is float and math.isfinite(value) and abs(value) <= self.most
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from colonnade.errors import BudgetError, ColonnadeError, PolicyError
+from colonnade.errors import BudgetError, ColonnadeError, PolicyError, StudyError
 from colonnade.kinds.split.encoders import encoder_from, load_encoder, save_encoder
 from colonnade.models import Estimator
 from colonnade.models.registry import section_of
@@ -32,6 +32,7 @@ from colonnade.study import PartyConfig, Study, ledger_view, preflight
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
 from colonnade.wire import Certificate, Identity
+from tests.support.errors import raises
 from tests.support.reports import make_run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -378,3 +379,60 @@ def test_damaged_files_are_refused_by_name_or_can_be_used(name, numbers, tmp_pat
             assert len(said) < 2500 + len(str(place))
             assert damaged.name in said or str(damaged.parent) in said or "/dev/zero" in said, said
     assert refused > (len(numbers) > 4) * len(numbers) / 4
+
+
+def asked_about(model: str, folder: Path, change: Callable[[dict[str, Any]], object]) -> Study:
+    """A question about a model whose JSON was changed."""
+    for name in ("models", "studies"):
+        shutil.copytree(FIXTURES / name, folder / name)
+    held = folder / "models" / f"{model}.json"
+    content = json.loads(held.read_bytes())
+    change(content)
+    held.write_text(json.dumps(content))
+    kind, to = {
+        "glm": ("glm-scores", "bank"),
+        "split": ("split-scores", "bank"),
+        "split-regressor": ("split-scores", "shop"),
+    }.get(model, ("prediction", "bank"))
+    lines = [
+        'name = "x"',
+        *(['security = "semi-honest"'] if kind != "glm-scores" else []),
+        f'[task]\nkind = "{kind}"\nmodel = "../models/{model}.json"',
+        *([f'to = "{to}"'] if kind != "glm-scores" else []),
+        'answers = "levels"' if kind == "prediction" else "rows_at_most = 100",
+        f'[budget]\nepsilon = {{ {to} = 4.0 }}\n[coordinator]\naddress = "h.example.org:7443"',
+        *(f'[parties.{name}]\nschema = "schemas/{name}.toml"' for name in PEOPLE),
+    ]
+    (folder / "studies" / "x.toml").write_text("\n".join(lines))
+    return Study.load(folder / "studies" / "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("model", "where", "value"),
+    [
+        ("glm", "learned plan senders shop row_norm", 0.0),
+        ("glm", "learned plan senders shop drift", 1e300),
+        ("split", "learned plan clips shop", "1/0"),
+        ("split", "learned plan clips shop", 1e-9),
+        ("split", "learned plan clips", None),
+        ("split", "learned plan widths shop", "6"),
+        ("split-regressor", "parameters encoders", "x"),
+        ("linear", "learned coef", 1e308),
+    ],
+)
+def test_a_question_refuses_a_model_whose_values_no_fit_leaves(model, where, value, tmp_path):
+    def change(content: dict[str, Any]) -> None:
+        *path, last = where.split()
+        for name in path:
+            content = content[name]
+        content[last] = np.full_like(content[last], value).tolist() if last == "coef" else value
+
+    with raises(StudyError, "ST091", f"{model}.json"):
+        _ = asked_about(model, tmp_path, change).task.agreement
+
+
+def test_bounds_that_are_whole_numbers_are_bounds(tmp_path):
+    """JSON writes 1.0 and 1; the agreement writes both alike."""
+    bounds = {"row_norm": 1, "score_clip": 2, "drift": 0}
+    found = asked_about("glm", tmp_path, lambda content: content["learned"]["plan"]["senders"].update(shop=bounds))
+    assert "0x1.0000000000000p+0" in str(found.task.agreement)

@@ -71,7 +71,6 @@ def stopped(ended, honest):
 
 def without_the_check(monkeypatch):
     monkeypatch.setattr(EqualityComparison, "require", lambda self, otherwise: None)
-    monkeypatch.setattr(EqualityComparison, "show", lambda self: None)
     monkeypatch.setattr(EqualityComparison, "__init__", lambda self, me, circle, held: None)
 
 
@@ -110,6 +109,18 @@ def test_a_coordinator_cannot_call_different_lists_equal(module, task, differs):
     assert not {kind for _, kind in sent} & NUMBERS
 
 
+def test_owners_show_no_shares_of_lists_that_are_called_different():
+    """Who has a key in common with another could try out whole lists on its share, in runs that it had refused."""
+    task = kit.moments_task()
+    tables = {name: kit.Rows(values) for name, values in kit.tables_of(task, 40).items()}
+    tables["o1"] = kit.Rows(tables["o1"].values, ids=[f"q{i:06d}" for i in range(40)])
+    ended, sent = run(task, kit.programs_of(moments, task, tables))
+    assert not any(isinstance(end, RunResult) for end in ended.values())
+    kinds = {kind for _, kind in sent}
+    assert "compared" in kinds
+    assert "compared-share" not in kinds
+
+
 def test_without_the_check_rows_of_different_people_are_joined(monkeypatch):
     without_the_check(monkeypatch)
     task, rows = kit.moments_task(), np.zeros((40, 2))
@@ -126,7 +137,6 @@ def test_whoever_speaks_last_cannot_make_the_shares_cancel():
     def owner(me, held):
         circle = PairwiseKeys.of(me, task.owners, task.committee.seats)
         comparison = EqualityComparison(me, circle, held)
-        comparison.show()
         comparison.require("they differ")
 
     def rushing(me):
@@ -397,6 +407,21 @@ def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatc
     assert sentence.startswith("participants were told different ")
     if message[1] in ("slopes", "fit"):
         assert not {name for name, kind in sent if kind == "weights"} - {who}
+
+
+@pytest.mark.parametrize("field", ["weights", "factors"])
+def test_released_weights_that_no_model_file_may_hold_are_refused_by_name(field):
+    played = malice.SCENES["exchange, alternating"]()
+
+    def lie(peer, kind, fields):
+        if kind != "unfolded":
+            return {}
+        return {field: np.full_like(fields[field], 1.79e308) if field == "weights" else [1.79e308] * 2}
+
+    ended, _ = run(played.task, played.programs, "bank", lie)
+    for name in ("mid", "shop", COORDINATOR):
+        assert isinstance(ended[name], ProtocolError | PeerStopped)
+        assert "bank sent" in str(ended[name])
 
 
 # --- whatever is sent, what a party tells moves no further than the theorem says

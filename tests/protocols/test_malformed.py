@@ -87,7 +87,7 @@ class Kept:
 FITTING = [
     (Integer(-5, 5), [-5, 0, 5], [-6, 6, 1.0, True, None, "1", np.array(1), 1 << 700]),
     (Integer(0, 1 << 70), [1 << 70], [-1, (1 << 70) + 1]),
-    (FiniteFloat(), [0.5, -0.0, 1e308], [1, float("nan"), float("inf"), "0.5", None, np.array(0.5)]),
+    (FiniteFloat(1e60), [0.5, -0.0, -1e60], [1, float("nan"), float("inf"), 1.79e308, "0.5", None, np.array(0.5)]),
     (Boolean(), [True, False], [1, 0, None, "true", np.array(True)]),
     (Boolean(only=False), [False], [True, 0, None]),
     (FixedBytes(0, 16), [b"", bytes(16)], [bytes(15), bytes(17), "", None, 16, [0] * 16, np.zeros(16, np.uint8)]),

@@ -26,6 +26,7 @@ from colonnade.kinds.tables import programs as marginals
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.mpc.fixed_point.arithmetic import FixedPointEngine
 from colonnade.privacy import Trust
+from colonnade.protocols.align import AlignedRows
 from colonnade.protocols.joint_sum.declaration import PartialSums
 from colonnade.protocols.lanes import lane as laning
 from colonnade.protocols.lanes.lane import LanePlan
@@ -335,10 +336,12 @@ def _standing_scores() -> Scene:
     return Scene(session, programs | {COORDINATOR: lambda me: on_demand.coordinator(me, session)})
 
 
-def _align(owners: tuple[str, ...] = ("a", "b", "c"), known: bytes = b"", **how: Any) -> Scene:
+def _align(owners: tuple[str, ...] = ("a", "b", "c"), again: bool = False, **how: Any) -> Scene:
     task = kit.align_task(owners, **how)
     lists = {name: kit.keys_of(f"{n}" for n in range(step, 9 + 2 * step)) for step, name in enumerate(owners)}
-    return Scene(task, kit.align_programs(task, lists, known=dict.fromkeys(owners, known)))
+    index = np.arange(48, dtype=np.uint8).reshape(3, 16)
+    kept = {name: AlignedRows(bytes(range(16)), 3, 6 - step + np.arange(3), index) for step, name in enumerate(owners)}
+    return Scene(task, kit.align_programs(task, lists, kept=kept if again else {}))
 
 
 def _fuzzy() -> Scene:
@@ -427,7 +430,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "alignment, ot": lambda: _align(("a", "b"), mode="ot"),
     "alignment, helper": lambda: _align(mode="helper"),
     "alignment, helper, hidden": lambda: _align(mode="helper", hidden=True),
-    "alignment, used again": lambda: _align(known=bytes(range(16))),
+    "alignment, used again": lambda: _align(again=True),
     "alignment, fuzzy": _fuzzy,
     "lanes": _lanes,
     "fixed-point numbers": _fixed,

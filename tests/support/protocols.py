@@ -237,7 +237,7 @@ def keys_of(values: Iterable[str]) -> TableKeys:
 
 
 def align_programs(task: AlignmentTask, lists: Mapping[str, TableKeys], **how: Mapping[str, Any]) -> dict[str, Program]:
-    """Every role of an alignment; ``how`` says by owner what else it holds, as ``known={"bank": token}``."""
+    """Every role of an alignment; ``how`` says by owner what else it holds, as ``kept={"bank": aligned}``."""
 
     def owner(name: str) -> Program:
         held = {what: by_owner[name] for what, by_owner in how.items() if name in by_owner}

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ARRAYS = ".npz"
 """The ending of the file with a model's arrays."""
 _STRAY = "allow_pickle"  # releases before this one, with an older numpy, wrote this argument as an array too
+LARGEST = 2.0**200
+"""Of any learned number: far above what data and noise can make, and products of a few of them are finite."""
 _PACKED = 16  # we write arrays as they are; a file that somebody compressed may be so many times smaller
 
 
@@ -158,9 +160,9 @@ def _forms() -> dict[str, TypeAdapter[Any]]:
     from pydantic import Field, TypeAdapter
 
     text = Annotated[str, Field(strict=True)]
-    number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
     count = Annotated[int, Field(strict=True, ge=0)]
-    size = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
+    size = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=LARGEST)]
     forms: dict[str, Any] = {
         "text": text,
         "texts": Annotated[list[text], Field(strict=True)],
@@ -184,7 +186,7 @@ def read_texts(values: Any) -> list[str]:
 
 
 def read_number(value: Any) -> float:
-    """A finite number."""
+    """A finite number, of which products are finite too."""
     return float(_forms()["number"].validate_python(value))
 
 
@@ -204,12 +206,12 @@ def read_size_if_any(value: Any) -> Any:
 
 
 def read_array(values: Any) -> NDArray[np.float64]:
-    """An array of finite numbers."""
+    """An array of such numbers."""
     found = np.array(values)
     if not isinstance(values, list | np.ndarray) or (found.size and found.dtype.kind not in "iuf"):
         raise TypeError("an array of numbers is expected [VA046]")
-    if not np.isfinite(found.astype(np.float64)).all():
-        raise ValueError("finite numbers are expected [VA047]")
+    if not (np.abs(found.astype(np.float64)) <= LARGEST).all():
+        raise ValueError("finite numbers are expected, of which products are finite [VA047]")
     return found.astype(np.float64)
 
 

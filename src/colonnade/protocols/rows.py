@@ -86,7 +86,7 @@ class PairwiseKeys:
 
 
 class EqualityComparison:
-    """One comparison: the commitment to the share leaves at once, the share itself in :meth:`show`."""
+    """One comparison: the commitment to the share leaves at once, the share itself in :meth:`require`."""
 
     def __init__(self, me: Role, circle: PairwiseKeys, held: bytes) -> None:
         self._me, self._circle = me, circle
@@ -98,16 +98,16 @@ class EqualityComparison:
         for judge in self._other_judges:
             me.link(judge).send("compared", commitment=_commitment(me.name, self._share, self._salt))
 
-    def show(self) -> None:
-        """Show the own share to those who judge; one who judges itself waits until every other share is settled."""
+    def require(self, otherwise: str) -> None:
+        """Go on if all owners hold the same; else every honest judge stops the study with the sentence given.
+
+        The own share is shown to those who judge; one who judges itself waits until every other share is settled.
+        """
         if self._judging:
             for name in self._others:
                 self._commitments[name] = receive_message(self._me.link(name), name, COMPARED)["commitment"]
         for judge in self._other_judges:
             self._me.link(judge).send("compared-share", share=self._share, salt=self._salt)
-
-    def require(self, otherwise: str) -> None:
-        """Go on if all owners hold the same; else every honest judge stops the study with the sentence given."""
         if not self._judging:
             for judge in self._circle.judges:
                 receive_message(self._me.link(judge), judge, ALIKE)
@@ -255,12 +255,11 @@ def agree_on_rows(me: Role, task: Task, rows: IdentifiedRows, *, hidden: bool = 
     listed = digest(salt, ids)
     comparison = EqualityComparison(me, circle, size.to_bytes(8, "little") + listed)
     me.link(COORDINATOR).send("rows", rows=size, digest=listed)
-    comparison.show()  # while the coordinator compares
     verdict = MessageSchema("rows-verdict", problem=TextForm(_LONGEST_VERDICT))  # what is wrong, or nothing
     problem = receive_message(me.link(COORDINATOR), COORDINATOR, verdict)["problem"]
     if problem:
         raise _make_public(StudyError(f"{sanitize(problem)} [ST529]"))
-    comparison.require(_CALLED_EQUAL)
+    comparison.require(_CALLED_EQUAL)  # only now: who has a key in common could try out whole lists on a share
     return check_count(size, task, hidden=hidden, part=part)
 
 

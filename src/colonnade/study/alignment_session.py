@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.disk import reading
-from colonnade.errors import ProtocolError, StorageError
+from colonnade.errors import StorageError
 from colonnade.models import serialization
 from colonnade.protocols import align
 from colonnade.protocols.align import AlignedRows, AlignmentTask
@@ -188,11 +188,7 @@ class OwnerAlignment:
             return self._table
         start = time.monotonic()
         with me.meter.phase("align"):
-            token = b"" if self._kept is None else self._kept.token
-            played = align.owner(me, keys, task, token, self._run, count=self._count)
-        aligned = self._kept if played.reused else played
-        if aligned is None:
-            raise ProtocolError("the coordinator named an earlier alignment that this party does not hold [MS050]")
+            aligned = align.owner(me, keys, task, self._kept, self._run, count=self._count)
         self._rows = aligned.rows
         if not aligned.reused:
             self._keep(aligned)

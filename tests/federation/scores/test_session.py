@@ -51,10 +51,11 @@ from colonnade.federation.scores.session import (
     make_owner,
 )
 from colonnade.federation.scores.web_api import make_scores_app, serve_scores
+from colonnade.kinds.prediction import on_demand
 from colonnade.privacy import Ledger, Observer
 from colonnade.protocols.on_demand import GateDecision, OpenedAnswer
 from colonnade.study import PartyConfig, Study
-from colonnade.study.alignment_session import align_as_coordinator
+from colonnade.study.alignment_session import AlignmentStore, align_as_coordinator
 from colonnade.tables import population
 from colonnade.wire import Certificate, InMemoryNetwork
 from tests.console.kit import access, signed_in
@@ -570,6 +571,14 @@ def test_an_id_that_several_of_the_askers_own_rows_have_names_nobody(place, tmp_
     assert web_api._to_json(found[0], often) == {"id": often, "rows": houses.count(often)}
 
 
+def test_a_time_that_is_no_date_is_refused_where_it_arrives():
+    """It would end the web interface of the entitled party by an error nobody foresaw."""
+    until = on_demand.verdict_message(1).fields["until"]
+    assert until.accepts(until.high)
+    assert not until.accepts(1 << 38)
+    assert web_api._to_json(RefusedPerson(until.high), "p") == {"id": "p", "refused_until": "6325-04-08T15:04:32Z"}
+
+
 def play_session(place: Place, standing: StandingStudy) -> tuple[int, dict[str, BaseException]]:
     """One session of everybody, ended at once: how many people were common, and who was refused something."""
     questions, shop, matched, wrong = QuestionQueue(), place.config("shop"), [], {}
@@ -640,6 +649,22 @@ def test_an_alignment_that_is_used_again_is_not_counted_and_one_of_a_study_is(pl
     (place.folder / "tables" / "bank.csv").write_text("\n".join(rows[:-5]) + "\n")
     check_said(outcomes(place.study("more"), tmp_path / "more")["shop"], "PO701")
     assert [(entry.study, entry.state) for entry in book.entries()] == [("once", "committed"), ("more", "released")]
+
+
+def test_an_alignment_that_is_used_again_is_compared_in_a_session_too(place, tmp_path, monkeypatch):
+    """The bank offers the alignment that all hold, with its rows in another order."""
+    place = Place(Path(shutil.copytree(place.folder, tmp_path / "s")))
+    standing, find = StandingStudy.of(place.study("standing")), AlignmentStore.find
+    assert not play_session(place, standing)[1]
+
+    def other_rows(store, keys, note):
+        held = find(store, keys, note)
+        return replace(held, rows=held.rows[::-1]) if place.config("bank").alignments == store.path.parent else held
+
+    monkeypatch.setattr(AlignmentStore, "find", other_rows)
+    matched, wrong = play_session(place, standing)
+    assert matched == 0
+    check_said(wrong["shop"], "DI002")
 
 
 # --- callers who stopped waiting: nobody is asked about for them, and everybody else is answered

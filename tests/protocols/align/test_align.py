@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from dataclasses import replace
 from functools import reduce
 from itertools import combinations, product
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy import stats
 
-from colonnade.errors import AlignmentError, CapacityError, ProtocolError, StudyError
+from colonnade.errors import AlignmentError, CapacityError, DisagreementError, ProtocolError, StudyError
 from colonnade.mpc import blinding, oblivious
 from colonnade.mpc.blinding import BlindingScalar
 from colonnade.protocols import align
@@ -462,13 +463,30 @@ def test_padded_lists_have_one_length_and_the_same_members(mode, hidden):
 
 def test_an_alignment_that_all_still_hold_is_not_run_again():
     lists, task, logs = lists_of(a=[1, 2], b=[1, 2]), make_task(("a", "b")), {}
-    token = check(task, lists)["a"].token
-    again = execute(task, lists, logs, known={"a": token, "b": token})
-    assert (again["a"].reused, again["a"].token, again[COORDINATOR].reused) == (True, token, True)
-    assert {kind for messages in logs.values() for kind, _ in messages} == {"align", "align-plan"}
-    differing = execute(task, lists, known={"a": token})
+    found = check(task, lists)
+    kept = {name: found[name] for name in "ab"}
+    again = execute(task, lists, logs, kept=kept)
+    assert again["a"].reused
+    assert again[COORDINATOR].reused
+    assert set(common_of(task, lists, again)) == set(lists["a"].values)
+    compared = {"pair-key", "compared", "compared-share"}
+    assert {kind for messages in logs.values() for kind, _ in messages} == {"align", "align-plan"} | compared
+    differing = execute(task, lists, kept={"a": kept["a"]})
     assert not differing["a"].reused
     assert set(common_of(task, lists, differing)) == set(lists["a"].values)
+
+
+@BOTH
+def test_an_alignment_that_is_used_again_is_compared_like_a_new_one(mode):
+    """An owner that offers it with other rows joins nobody's rows with those that it chose."""
+    lists, owners = lists_of(a=[1, 2, 3], b=[1, 2, 3], c=[1, 2, 3]), ("a", "b", "c")
+    task = make_task(owners, mode=mode)
+    found = check(task, lists)
+    kept = {name: found[name] for name in owners}
+    others = replace(kept["b"], rows=np.roll(kept["b"].rows, 1))
+    for told in (others, replace(kept["b"], rows=kept["b"].rows[:2], index=kept["b"].index[:2])):
+        with raises(DisagreementError, "DI002"):
+            execute(task, lists, kept=kept | {"b": told})
 
 
 # --- peers that deviate

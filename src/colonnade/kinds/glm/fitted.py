@@ -440,9 +440,10 @@ class FittedGLM(ClassifierMixin[Exchange, ExchangeOutcome], LinearModel[Exchange
         )
         if not fits or set(plan["senders"]) != others:
             raise ValueError("the plan and the model do not belong together [VA024]")
-        for sender in plan["senders"].values():
-            if set(sender) != bounds or not all(read_size(value) >= 0 for value in sender.values()):
-                raise ValueError("the bounds of a sender are no numbers [VA025]")
+        for party, sender in plan["senders"].items():
+            plan["senders"][party] = {name: read_size(value) for name, value in sender.items()}
+            if set(sender) != bounds or not sender["row_norm"] or not sender["score_clip"]:
+                raise ValueError("the bounds of a sender are no numbers above 0 [VA025]")
 
 
 def _family(name: str, options: Mapping[str, Any] | None, design: LabelDesign) -> Family:

@@ -23,6 +23,7 @@ from colonnade.kinds.glm import sides
 from colonnade.kinds.glm.sides import ActiveDescent, ActiveFit, KeptWeights, PassiveParty, active_side
 from colonnade.kinds.glm.task import Exchange
 from colonnade.message_schema import ArrayForm, FiniteFloat, ItemList, MessageSchema, TextForm, receive_message
+from colonnade.models.serialization import LARGEST
 from colonnade.protocols.iteration import NoiseSampler, PreparedNoise, RoundCounter
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows, agree_on_rows, compare_digests, compare_rows
@@ -38,11 +39,9 @@ LARGEST_WEIGHT = (1 << 63) - 1
 
 
 def unfolded_message(task: Exchange) -> MessageSchema:
-    """The active party's released weights, and a factor for each of the others."""
-    size = len(task.block(task.active).columns) + 1
-    return MessageSchema(
-        "unfolded", weights=ArrayForm(np.float64, (size,)), factors=ItemList(*[FiniteFloat()] * len(task.passives))
-    )
+    """The active party's released weights, and a factor for each of the others; such as a model's file may hold."""
+    weights = ArrayForm(np.float64, (len(task.block(task.active).columns) + 1,), -LARGEST, LARGEST)
+    return MessageSchema("unfolded", weights=weights, factors=ItemList(*[FiniteFloat(LARGEST)] * len(task.passives)))
 
 
 Integers = NDArray[np.int64]

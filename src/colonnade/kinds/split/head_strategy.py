@@ -47,6 +47,7 @@ from colonnade.kinds.split.heads import (
 from colonnade.models.design import LabelDesign, split_label
 from colonnade.models.pictures import noise_picture, reach_picture
 from colonnade.models.planner import ENOUGH_OF_A_PREDICTION, PlanDetails, Roster, SampleSizeForecast
+from colonnade.models.serialization import read_count
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
 from colonnade.protocols.moments.task import Moments, NoisyMoments
@@ -665,8 +666,9 @@ class CommitteeStrategy(HeadStrategy):
     def check_restored(self, model: SplitModel) -> None:
         """Raise an error unless weights and widths belong together."""
         widths = model.plan_["widths"]
-        if set(widths) != set(model.schemas_):
-            raise ValueError("widths are those of other parties [VA054]")
+        clips = {party: committee_head.LENGTH for party, width in widths.items() if read_count(width)}
+        if set(widths) != set(model.schemas_) or model.plan_["clips"] != clips:
+            raise ValueError("widths and bounds are those of other parties or heads [VA054]")
         outputs = model.plan_["classes"] or 1
         if self.head(model).weights.shape != (outputs, sum(widths.values())):
             raise ValueError("weights and widths do not belong together [VA055]")

@@ -235,6 +235,8 @@ class SplitModel(SplitParameters, PredictionMixin[Task, LearnedHead]):
         """Raise an error unless what was read from a file belongs together."""
         if self.head_ not in STRATEGIES or self.feature_names_in_ != self.design_.features:
             raise ValueError("the model and its columns do not belong together [VA062]")
+        for party in self.schemas_:
+            self.encoder_kind(party)  # questions are about encoders, too
         strategy_named(self.head_).check_restored(self)
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
@@ -220,8 +220,7 @@ class AlignedRows:
     """What an owner holds after an alignment.
 
     ``rows`` are positions among its keys: in the common order, with a random name for each in ``index``; or, if members
-    are hidden, in ascending order of their ``slots`` out of ``size``. If an earlier alignment is used again, there is
-    only its ``token``: the owner has kept the rest.
+    are hidden, in ascending order of their ``slots`` out of ``size``.
     """
 
     token: bytes
@@ -239,7 +238,7 @@ class AlignedRows:
         if self.slots is not None:
             return table.place_in_slots(where, self.slots, self.size, self.token)
         if self.index is None:
-            raise ValueError("an alignment that is used again has no rows of its own [VA128]")
+            raise ValueError("an alignment has names for its rows, or slots [VA128]")
         return table.align(where, _written(self.index))
 
 
@@ -260,31 +259,36 @@ def owner(
     me: Owner,
     keys: TableKeys,
     task: AlignmentTask,
-    known: bytes = b"",
+    kept: AlignedRows | None = None,
     run: bytes = b"",
     people: int | None = None,
     count: Callable[[], None] = do_not_count,
 ) -> AlignedRows:
-    """An owner's program; ``known`` is the token of an earlier alignment that it still holds.
+    """An owner's program; ``kept`` is an earlier alignment of these keys that it still holds.
 
-    Unless that is used again, ``count`` is called before anything that depends on a key leaves this owner.
+    Unless that is used again, ``count`` is called before anything that depends on a key leaves this owner. Where keys
+    are equal, owners compare whom they hold as common, of a new alignment and of one that is used again.
 
     ``run`` is what all participants have agreed on, the digest of the study, so that nobody who takes part in two
     studies can pass messages of ``ot`` on between them. ``people`` is how many keys the owner has in all partitions,
     if these are the keys of one.
     """
     length = _length(keys, task, people)
-    me.link(COORDINATOR).send("align", rows=length, token=known)
+    me.link(COORDINATOR).send("align", rows=length, token=b"" if kept is None else kept.token)
     # An alignment cannot be used again where none is held.
-    due = MessageSchema("align-plan", again=Boolean(None if known else False), leader=TextChoice(("", *task.leaders)))
+    due = MessageSchema("align-plan", again=Boolean(None if kept else False), leader=TextChoice(("", *task.leaders)))
     told = receive_message(me.link(COORDINATOR), COORDINATOR, due)
     again, leader = told["again"], told["leader"]
     if again == bool(leader):
         raise ProtocolError(
             f"the {COORDINATOR} sent an 'align-plan' in which nobody leads, or somebody for nothing [MS014]"
         )
-    if again:
-        return AlignedRows(known, 0, np.empty(0, dtype=np.int64), reused=True)
+    circle = cache(partial(PairwiseKeys.of, me, task.owners, task.leaders))
+    if kept is not None and again:
+        if kept.index is not None and task.mode != "fuzzy":
+            members = CommonMembers(kept.rows, np.ascontiguousarray(kept.index).view("<u8"))
+            EqualityComparison(me, circle(), members.fingerprint(keys.values)).require(_TOLD_APART)
+        return replace(kept, reused=True)
     count()
     if task.mode == "fuzzy":
         rows, index = fuzzy.owner(me, keys, task)
@@ -292,7 +296,6 @@ def owner(
     order, values = _mixed(keys, length)
     if task.hidden:
         return _hidden(me, _tags(me, values, task, leader, run), order, keys, task)
-    circle = cache(partial(PairwiseKeys.of, me, task.owners, task.leaders))
     shares = cache(lambda: zero_shares(me, values, circle().keys.values()))
     if task.mode == "ot":
         circle()  # before all else, so that the others can make their shares while the leader lays its list out
@@ -300,9 +303,7 @@ def owner(
     members = _joined(me, made, shares(), task, leader)
     index = members.index.astype("<u8").view(np.uint8).reshape(-1, TOKEN_BYTES)
     found = _visible(me, order[members.rows], index, keys, task, length)
-    comparison = EqualityComparison(me, circle(), members.fingerprint(values))
-    comparison.show()
-    comparison.require(_TOLD_APART)
+    EqualityComparison(me, circle(), members.fingerprint(values)).require(_TOLD_APART)
     return found
 
 
