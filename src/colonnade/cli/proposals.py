@@ -21,6 +21,7 @@ from colonnade.cli.console_commands import NEEDS_EXTRA, greeting, open_party_con
 from colonnade.cli.output import Json, StudyPath, emit, say, speak_json, writing
 from colonnade.cli.participants import PartyPath, WhileOpen, end_with_standard_input
 from colonnade.disk import reading
+from colonnade.disk.writing import write_files
 from colonnade.errors import FederationError, PolicyError, ProposalError, StorageError, StudyError
 from colonnade.federation import monitoring
 from colonnade.federation.agent import Agent
@@ -286,9 +287,8 @@ def result(
     if folder.exists() and any(folder.iterdir()):
         raise StorageError(f"{folder} is not empty: choose another folder with --out [SO015]")
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_files({folder / name: content for name, content in files.items()}, private=True)
     names = sorted(files)
     emit({"folder": str(folder), "files": names, **asdict(compared)}) if json else say(
         f"wrote {', '.join(names)} to {folder}\n{compared}"
