@@ -177,13 +177,38 @@ def test_a_second_person_approves_where_the_policy_asks_for_two(bank: Bank) -> N
     assert post(signed_in(bank.app(), person="Bob"), path, **yes) == 303
     known = bank.store.entry(entry.id)
     assert (known.state, known.answer_by) == ("approved", "Ada in the console, Bob in the console")
-    assert bank.store.approvers(entry.id) == tuple(Approver(who, "console", "127.0.0.1") for who in ("Ada", "Bob"))
+    assert bank.store.approvers(entry.id) == tuple(
+        Approver(who, "console", "127.0.0.1, signed in by a link") for who in ("Ada", "Bob")
+    )
     study = bank.study_of(entry)
     for alone in (None, DigestApproval(study.digest)):
         with raises(PolicyError, "PO012|PO780"):
             bank.config.approve(study, study.statement, alone)
     both = DigestApproval(study.digest, approvers=bank.store.approvers(entry.id))
     assert bank.config.approve(study, study.statement, both)[1] == both.approvers
+
+
+def test_where_the_policy_lists_names_others_are_refused_in_a_sentence(bank: Bank) -> None:
+    before = bank.three.file("bank").read_text()
+    listed = '[policy]\napprovers = ["Ada", "Bob"]'
+    bank.three.file("bank").write_text(re.sub(r"\[policy\]\n(approvers = .*)?", f"{listed}\n", before))
+    try:
+        entry = bank.propose("of listed people")
+        path, yes = f"/studies/{entry.id}", {"answer": "approve", "digits": entry.digest[:16], "sure": "yes"}
+        max_, ada = signed_in(bank.app(), person="Max"), signed_in(bank.app())
+        shows(
+            unescape(ada.get(path).text),
+            "It takes two of Ada, Bob.",
+            "It does not hold against whoever runs commands as",
+        )
+        answer = max_.post(path, data={**yes, "csrf": csrf(max_, path)}, headers=OURS)
+        assert answer.status_code == 409
+        shows(unescape(answer.text), "Max cannot approve studies here: approvers in [policy] asks for two of Ada, Bob")
+        assert [post(who, path, **yes) for who in (ada, ada)] == [303, 409]
+        assert post(signed_in(bank.app(), person="Bob"), path, **yes) == 303
+        assert [each.who for each in bank.store.approvers(entry.id)] == ["Ada", "Bob"]
+    finally:
+        bank.three.file("bank").write_text(before)
 
 
 def test_a_study_that_is_being_checked_has_its_page_and_one_over_budget_its_sentence(bank: Bank) -> None:

@@ -176,15 +176,15 @@ def approve(
             f"{entry.analyst} asks for {entry.name!r} ({entry.digest})"
             + (f": {entry.purpose}" if entry.purpose else "")
         )
-        notes = [found.get(key) for key in ("watches", "again", "schema_news")]
+        notes = [found.get(key) for key in ("watches", "again", "earlier", "schema_news")]
         say("\n".join(filter(None, [found.get("text"), _ledger_lines(found), lanes_in(found), *notes])))
     if entry.state == "waiting" and not yes:
         if json or not sys.stdin.isatty():
             raise PolicyError("nobody can be asked here: read what it costs, and add --yes [PO005]")
         if not ask_yes_or_no(f"Take part in {entry.name!r} ({entry.digest}) at this cost?"):
             raise PolicyError(f"study {entry.name!r} was not approved; it still waits [PO006]")
-    by, needed = Approver.at_terminal(), PartyConfig.load(config).content.policy.approvers
-    _say_answer(store.approve(id, by, needed), store, by.who, "approve", json)
+    by, rule = Approver.at_terminal(), PartyConfig.load(config).content.policy.rule
+    _say_answer(store.approve(id, by, rule), store, by.who, "approve", json)
 
 
 def decline(
@@ -352,7 +352,7 @@ def _say_answer(entry: ProposedStudy, store: AgentStore, who: str, what: str, js
         emit({"id": entry.id, "state": entry.state})
         return
     if entry.state == "waiting":
-        say(f"approved by {entry.answer_by}; another person must approve {entry.name!r} too, in the console")
+        say(f"approved by {entry.answer_by}; another person must approve {entry.name!r} too")
         return
     waits = "" if store.status().pid else "; no agent runs, so nobody is told until one does"
     say(f"{entry.name!r} is {entry.state}{waits}")
