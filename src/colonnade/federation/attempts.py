@@ -265,7 +265,7 @@ class AttemptRunner:
         command = ["party", str(entry.study_file), str(self._party_file), "--out", str(folder)]
         command += ["--room", room, "--attempt", str(number), "--approve", entry.digest, "--pipe", "--while-open"]
         known = self._store.approvers(entry.id) or (Approver(entry.answer_by or "", "program", ""),)
-        command += ["--approved-by", write_approvers(known)]
+        command += ["--approved-by", write_approvers(known), "--asked-by", entry.analyst]
         if (entry.assessment or {}).get("again") is not None:
             command.append("--again")  # whoever said yes has read that it ran before
         workers = config.content.compute.workers or count_cores()

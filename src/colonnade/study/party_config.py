@@ -70,6 +70,8 @@ class PartyConfig:
 
     path: Path
     content: PartyFile
+    asked_by: str = ""
+    """Who asks for what runs now, where it was proposed or stands open; it is no part of the file."""
 
     @classmethod
     def load(cls, path: str | Path) -> PartyConfig:
@@ -157,11 +159,12 @@ class PartyConfig:
     @property
     def alignment_limit(self) -> AlignmentsLimit:
         """How many alignments may be made: each tells others who is on this party's list."""
-        return AlignmentsLimit(self.content.policy.alignments.at_most, self.content.policy.alignments.days)
+        part = self.content.policy.alignments
+        return AlignmentsLimit(part.at_most, part.days, part.at_most_each or -(-part.at_most // 4))
 
     def note_alignment(self, study: Study) -> None:
         """Write down that the people of a study are about to be aligned, or refuse it if there were too many."""
-        self.open_ledger().note_alignment(study.name, study.trust, self.alignment_limit)
+        self.open_ledger().note_alignment(study.name, study.trust, self.alignment_limit, self.asked_by)
 
     @property
     def approval(self) -> ApprovalMode:

@@ -319,6 +319,8 @@ class AlignmentsSection(FileSection):
     """
 
     at_most: int = Field(default=100, ge=1, strict=True)
+    at_most_each: int | None = Field(default=None, ge=1, strict=True)
+    """For one who proposes: by default a quarter, so that nobody uses up what others need."""
     days: float = Field(default=30, gt=0, le=MOST_DAYS, strict=True)
 
 
