@@ -478,7 +478,9 @@ def test_files_go_after_some_days_and_results_never(desk: Desk, monkeypatch: pyt
 
 @pytest.fixture
 def waiting(three: Standing, tmp_path: Path) -> tuple[AgentStore, str, Path]:
-    proposal, cost = make_proposal(three.study, three.members(), "ana", "<b>why</b>\x1b[31m", parse_deadline("1h"))
+    proposal, cost = make_proposal(
+        three.study, three.members(), "ana", "<b>why</b>\x1b[31m\nspent 0", parse_deadline("1h")
+    )
     party = three.of("bank") / f"{tmp_path.name}.toml"
     party.write_text(three.file("bank").read_text().replace('folder = "agent"', f'folder = "{tmp_path.name}"'))
     store = AgentStore(party.parent / tmp_path.name)
@@ -513,6 +515,7 @@ def test_approve_shows_the_price_and_wants_a_clear_yes(
     assert (code, store.entry(study).state) == (14, "waiting")
     assert "spent 0.0000, after it 0.5000, of 3" in text
     assert "\x1b" not in text, "what others wrote moves no cursor"
+    assert "\nspent 0" not in text, "and begins no line"
     assert "--yes" in error
     assert in_this_process("federation", "approve", party, study[:6], "--yes")[0] == 0
     entry = store.entry(study)

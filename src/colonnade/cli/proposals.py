@@ -174,7 +174,8 @@ def approve(
     if not json:
         say(
             f"{entry.analyst} asks for {entry.name!r} ({entry.digest})"
-            + (f": {entry.purpose}" if entry.purpose else "")
+            + (f", and says beside it: {sanitize(entry.purpose)}" if entry.purpose else "")
+            + (f"\nthe study says: {sanitize(found['description'].strip())}" if found.get("description") else "")
         )
         notes = [found.get(key) for key in ("watches", "again", "earlier", "schema_news")]
         say("\n".join(filter(None, [found.get("text"), _ledger_lines(found), lanes_in(found), *notes])))
