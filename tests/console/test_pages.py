@@ -26,8 +26,10 @@ from colonnade.console.party_pages import explain_failure
 from colonnade.console.privacy_explainer import CapForecast, StudyPrices, one_in
 from colonnade.console.security_middleware import SecurityMiddleware
 from colonnade.errors import ConnectError, DataError, PolicyError
+from colonnade.federation import checks
 from colonnade.federation.comparison import WordTries, name_subject
 from colonnade.federation.members import OFFERED, HubPart, MemberIdentity, six_words
+from colonnade.federation.statements import Proposal
 from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
 from colonnade.privacy.ledger.approvers import Approver
@@ -43,10 +45,12 @@ from colonnade.privacy.statement import (
 from colonnade.report import privacy, wording
 from colonnade.study import ledger_view as ledger_text
 from colonnade.study.party_config import DigestApproval
+from colonnade.tables import Schema
 from colonnade.tables.profiling import profile_table
 from colonnade.wire import Identity
 from tests.federation.club import PARTIES, Talk, refused
 from tests.support.errors import raises
+from tests.support.standing import BUDGET
 from tests.support.waiting import until
 
 from .kit import BAD, BY_PROXY, HOST, OURS, SECRET, Bank, TestClient, browser, csrf, hides, shows, signed_in
@@ -137,6 +141,43 @@ def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank) -> None
         shows(text, f">{check.what}</th>", *(() if moved else (check.detail,)))
 
 
+def test_what_is_shown_of_a_study_is_in_its_digest_or_said_to_be_beside_it(bank: Bank) -> None:
+    def told(old: str = "", new: str = "", purpose: str = "to know") -> tuple[str, str]:
+        """The digest and the page of the study with a change."""
+        path = bank.three.study_named("shown")
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        asked = bank.three.proposal(path, purpose)
+        proposal = Proposal.unpack(asked.pack(bank.three.identity()), bank.three.members())
+        entry = bank.store.receive(proposal)
+        file = proposal.write(entry.study_file.parent, bank.three.members())
+        found, _ = checks.assess(file, bank.config, entry.name, entry.digest)
+        bank.store.record_assessment(entry.id, found, "waiting", None)
+        return entry.digest, unescape(signed_in(bank.app()).get(f"/studies/{entry.id}").text)
+
+    plain, page = told()
+    shows(page, "These words are ana's, beside the study.", "signed by ana, and no part of the digest")
+    assert told(purpose="another")[0] == plain
+    for old, new, word in (
+        ('name = "shown"', 'name = "shown2"', "<h1>shown2</h1>"),
+        ("[task]", 'description = "for wards"\n[task]', "for wards"),
+        ("[task]", "trial = true\n[task]", "This is a trial"),
+        (BUDGET, "{ analyst = 0.25, coordinator = 0.5, party = 1.0 }", "0.25"),
+    ):
+        digest, page = told(old, new)
+        assert digest != plain
+        shows(page, word)
+
+
+def test_a_column_that_the_study_calls_otherwise_is_shown_as_ours(tmp_path: Path) -> None:
+    text = '[columns.visits]\ntype = "date"\nfrom = 2000-01-01\nuntil = 2020-01-01\ncolumn = "birthday"\n'
+    (tmp_path / "s.toml").write_text(f'{text}[columns.age]\ntype = "number"\nlow = 18.25\nhigh = 90.0000001\n')
+    columns = Schema.load(tmp_path / "s.toml").columns
+    assert checks._what_is_read("visits", columns["visits"]).startswith("read from our column 'birthday'; days from")
+    assert checks._what_is_read("age", columns["age"]).startswith("number from 18.25 to 90.0000001")
+
+
 def test_an_approver_says_yes_to_what_was_shown_or_no_with_a_reason_and_a_viewer_only_looks(bank: Bank) -> None:
     entry, other = bank.propose(), bank.propose("another")
     client, viewer = signed_in(bank.app()), signed_in(bank.app(), "viewer", "Vic")
@@ -177,13 +218,38 @@ def test_a_second_person_approves_where_the_policy_asks_for_two(bank: Bank) -> N
     assert post(signed_in(bank.app(), person="Bob"), path, **yes) == 303
     known = bank.store.entry(entry.id)
     assert (known.state, known.answer_by) == ("approved", "Ada in the console, Bob in the console")
-    assert bank.store.approvers(entry.id) == tuple(Approver(who, "console", "127.0.0.1") for who in ("Ada", "Bob"))
+    assert bank.store.approvers(entry.id) == tuple(
+        Approver(who, "console", "127.0.0.1, signed in by a link") for who in ("Ada", "Bob")
+    )
     study = bank.study_of(entry)
     for alone in (None, DigestApproval(study.digest)):
         with raises(PolicyError, "PO012|PO780"):
             bank.config.approve(study, study.statement, alone)
     both = DigestApproval(study.digest, approvers=bank.store.approvers(entry.id))
     assert bank.config.approve(study, study.statement, both)[1] == both.approvers
+
+
+def test_where_the_policy_lists_names_others_are_refused_in_a_sentence(bank: Bank) -> None:
+    before = bank.three.file("bank").read_text()
+    listed = '[policy]\napprovers = ["Ada", "Bob"]'
+    bank.three.file("bank").write_text(re.sub(r"\[policy\]\n(approvers = .*)?", f"{listed}\n", before))
+    try:
+        entry = bank.propose("of listed people")
+        path, yes = f"/studies/{entry.id}", {"answer": "approve", "digits": entry.digest[:16], "sure": "yes"}
+        max_, ada = signed_in(bank.app(), person="Max"), signed_in(bank.app())
+        shows(
+            unescape(ada.get(path).text),
+            "It takes two of Ada, Bob.",
+            "It does not hold against whoever runs commands as",
+        )
+        answer = max_.post(path, data={**yes, "csrf": csrf(max_, path)}, headers=OURS)
+        assert answer.status_code == 409
+        shows(unescape(answer.text), "Max cannot approve studies here: approvers in [policy] asks for two of Ada, Bob")
+        assert [post(who, path, **yes) for who in (ada, ada)] == [303, 409]
+        assert post(signed_in(bank.app(), person="Bob"), path, **yes) == 303
+        assert [each.who for each in bank.store.approvers(entry.id)] == ["Ada", "Bob"]
+    finally:
+        bank.three.file("bank").write_text(before)
 
 
 def test_a_study_that_is_being_checked_has_its_page_and_one_over_budget_its_sentence(bank: Bank) -> None:

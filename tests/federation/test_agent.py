@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -52,7 +53,7 @@ from colonnade.federation.statements import (
     proposal_id,
 )
 from colonnade.privacy import Ledger
-from colonnade.privacy.ledger.approvers import Approver, ApproverKind
+from colonnade.privacy.ledger.approvers import ApprovalRule, Approver, ApproverKind
 from colonnade.privacy.statement import LargestEpsilon, format_rounded_up
 from colonnade.study import PartyConfig, Study
 from colonnade.study.fork_server import ForkServer
@@ -69,6 +70,7 @@ MOST = 3
 GRACE, LONG = timedelta(hours=12), timedelta(days=90)
 HOUR, NOW = timedelta(hours=1), timedelta(0)
 UNKNOWN = "ab" * 16
+TWO = ApprovalRule(2)
 FOR_ANALYST = "{ analyst = 0.5 }"
 Command = Callable[..., tuple[int, str, str]]
 
@@ -148,17 +150,110 @@ def test_two_people_must_say_yes_where_the_policy_asks_for_two(
 ) -> None:
     store, study = desk.filing, desk.waiting()
     ada, bob = Approver("Ada", first, "127.0.0.1"), Approver("bob", second, "127.0.0.1")
-    assert (store.approve(study, ada, 2).state, store.unsent_answers()) == ("waiting", [])
+    assert (store.approve(study, ada, TWO).state, store.unsent_answers()) == ("waiting", [])
     again = Desk.__new__(Desk)
     again.filing = AgentStore(store.folder)  # as after a restart
     for same in (ada, Approver("ADA", "console", "10.0.0.1"), replace(ada, place="another place")):
-        refused(("OF780", "Ada"), again.filing.approve, study, same, 2)
+        refused(("OF780", "Ada"), again.filing.approve, study, same, TWO)
     if not joins:
-        refused(("OF780", "Ada"), again.filing.approve, study, bob, 2)
+        refused(("OF780", "Ada"), again.filing.approve, study, bob, TWO)
         bob = replace(bob, kind="console")
-    assert again.filing.approve(study, bob, 2).state == "approved"
+    assert again.filing.approve(study, bob, TWO).state == "approved"
     assert store.approvers(study) == (ada, bob)
     assert [entry.id for entry in store.unsent_answers()] == [study]
+
+
+def test_two_of_those_whom_the_policy_lists_must_say_yes(desk: Desk) -> None:
+    store, study, rule = desk.filing, desk.waiting(), ApprovalRule(2, ("Ada", "bob", "eva"))
+    ada, eva = Approver("Ada", "console", "10.0.0.1"), Approver.at_terminal("eva")
+    strangers = [
+        Approver(who, kind, "") for who in ("Max", "ada", "the policy", "") for kind in ("console", "terminal")
+    ]
+    for stranger in (*strangers, Approver("bob", "program", ""), Approver("bob", "policy", "")):
+        refused(("OF820", "two of Ada, bob, eva"), store.approve, study, stranger, rule)
+    assert (store.approve(study, ada, rule).state, store.unsent_answers()) == ("waiting", [])
+    for again in (ada, Approver.at_terminal("Ada"), replace(ada, place="another place")):
+        refused(("OF780", "Ada"), store.approve, study, again, rule)
+    assert store.approvers(study) == (ada,), "twice is once"
+    assert store.approve(study, eva, rule).state == "approved"
+    assert store.approvers(study) == (ada, eva)
+    other = Desk(store.folder / "other", desk.circle)
+    study = other.waiting()
+    other.filing.approve(study, Approver("Max", "console", ""), TWO)
+    assert other.filing.approve(study, ada, rule).state == "waiting", "who was taken off the list counts no more"
+    assert other.filing.approve(study, eva, rule).state == "approved"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["0", "3", "true", "1.0", '"Ada"', '["Ada"]', '["Ada", "ada"]', '["Ada", ""]', "[1, 2]"]
+)
+def test_who_approves_is_a_number_or_a_list_of_names(three: Standing, tmp_path: Path, wrong: str) -> None:
+    def load(approvers: str, approval: str = "ask") -> PartyConfig:
+        path, text = tmp_path / "party.toml", three.file("bank").read_text()
+        said = f'[policy]\napprovers = {approvers}\napproval = "{approval}"'
+        path.write_text(re.sub(r"\[policy\]", said, re.sub(r"(?m)^approval = .*$", "", text)))
+        return PartyConfig.load(path)
+
+    with raises(StudyError, "VA820"):
+        load(wrong)
+    for several in ("2", '["Ada", "Bob"]'):
+        assert load(several).content.policy.rule.needed == 2
+        with raises(StudyError, "VA780"):
+            load(several, "auto-within-budget")
+
+
+def test_the_terminals_name_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "somebody else")
+    assert Approver.at_terminal().who == pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_a_policy_says_no_yes_to_what_a_person_declined_and_counts_attempts_by_the_study(
+    three: Standing, tmp_path: Path
+) -> None:
+    """The same study in other proposals, of which each has an id of its own; a changed one is another study."""
+    path = three.of("bank") / f"{tmp_path.name}.toml"
+    text = re.sub(r"(?m)^approval = .*$", 'approval = "auto-within-budget"', three.file("bank").read_text())
+    path.write_text(text.replace('folder = "agent"', f'folder = "{tmp_path.name}"'))
+    agent = Agent(path)
+    store, most = agent.store, 1 + agent.config.agent_section.retries
+    other = three.study_named("another study")
+
+    def proposed(purpose: str, file: Path | None = None) -> str:
+        asked = three.proposal(file, purpose)
+        study = store.receive(Proposal.unpack(asked.pack(three.identity()), three.members())).id
+        agent._decide(study, {"refused": None})
+        return study
+
+    def state(study: str) -> tuple[str, str]:
+        entry = store.entry(study)
+        return entry.state, (entry.assessment or {})["earlier"] or ""
+
+    def begin(study: str, number: int) -> bool:
+        return store.start_attempt(study, number, "room", most, GRACE)
+
+    first, *more = (proposed(each) for each in "abcd")
+    assert store.approvers(first) == (Approver("the policy, within its budget", "policy", path.name),)
+    for study in (first, *more[:-1]):
+        assert begin(study, 1), "all came in before any was tried"
+        store.end_attempt(study, 1, "lost", None)
+    assert len(more) == most
+    assert not begin(first, 2), "a new id is no new attempt"
+    assert not begin(more[-1], 1)
+    again = proposed("e")
+    assert state(again) == ("waiting", f"Attempts at this study that have no result, in all its proposals: {most}.")
+    store.approve(again, Approver.at_terminal("eva"))
+    assert begin(again, 1), "a person has seen that"
+    store.end_attempt(again, 1, "finished", None)
+    fresh = proposed("f")
+    assert state(fresh) == ("approved", "")
+    store.withdraw(fresh, "eva", "")
+    declined = proposed("g")
+    assert state(declined)[0] == "waiting"
+    assert "said no" in state(declined)[1]
+    store.decline(declined, "eva", "no")
+    assert [state(proposed(each))[0] for each in "hi"] == ["waiting", "waiting"]
+    assert state(proposed("j", other))[0] == "approved"
 
 
 @pytest.mark.parametrize("state", ["checking", "refused", "declined", "running", "done", "failed", "cancelled", "late"])
@@ -415,7 +510,9 @@ def test_files_go_after_some_days_and_results_never(desk: Desk, monkeypatch: pyt
 
 @pytest.fixture
 def waiting(three: Standing, tmp_path: Path) -> tuple[AgentStore, str, Path]:
-    proposal, cost = make_proposal(three.study, three.members(), "ana", "<b>why</b>\x1b[31m", parse_deadline("1h"))
+    proposal, cost = make_proposal(
+        three.study, three.members(), "ana", "<b>why</b>\x1b[31m\nspent 0", parse_deadline("1h")
+    )
     party = three.of("bank") / f"{tmp_path.name}.toml"
     party.write_text(three.file("bank").read_text().replace('folder = "agent"', f'folder = "{tmp_path.name}"'))
     store = AgentStore(party.parent / tmp_path.name)
@@ -450,6 +547,7 @@ def test_approve_shows_the_price_and_wants_a_clear_yes(
     assert (code, store.entry(study).state) == (14, "waiting")
     assert "spent 0.0000, after it 0.5000, of 3" in text
     assert "\x1b" not in text, "what others wrote moves no cursor"
+    assert "\nspent 0" not in text, "and begins no line"
     assert "--yes" in error
     assert in_this_process("federation", "approve", party, study[:6], "--yes")[0] == 0
     entry = store.entry(study)

@@ -211,12 +211,13 @@ def test_files_of_a_result_overwrite_nothing_and_have_the_names_of_results(
     monkeypatch.setattr(FederationClient, "result", lambda *_: FetchedResult("ab" * 16, sent, []))
     own = (True, hub.path, folder / "ana.key", True)
     refused("FE011", results.result, ["ab"], folder, *own)
-    sent = {"model.json": b"{}", "synthetic-2.csv": b"", "card.md": b""}
+    sent = {"model.json": b"{}", "synthetic-2.csv": b"", "report.html": b""}
     with raises(StorageError, "SO015"):
         results.result(["ab"], folder, *own)
     assert {path: path.read_bytes() for path in before} == before
     results.result(["ab"], tmp_path / "new", *own)
-    assert {path.name for path in (tmp_path / "new").iterdir()} == set(sent)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()}
+    assert modes == dict.fromkeys(sent, 0o600), "nobody else of this machine reads a result, or its report"
 
 
 def test_the_doctor_of_a_member_needs_no_study(hub: Hub, tmp_path: Path) -> None:
@@ -452,10 +453,12 @@ def test_a_federation_from_nothing(
             invite = InThread(lambda: commands.invite(path, "lab", "party", 1.0, False, True))
             token = until(lambda: said and said[0], "an invitation")["invitation"]
             refused("FE052", commands.admit, path, "lab", "x", True)
-            join = InThread(lambda: commands.join(token, None, tmp_path / "lab", None, False, True))
+            lab = tmp_path / "lab"
+            commands.join(token, None, lab, None, True, True)
             until(lambda: len(said) > 2, "words at both ends")
             theirs, ours = (facts["words"] for facts in said[1:])
             assert theirs == ours
+            join = InThread(lambda: commands.join(token, None, lab, None, False, True, theirs))
             for words, code in ((None, "FE009"), ("a b c d e f", "FE003")):
                 refused(code, commands.admit, path, "lab", words, True)
             commands.admit(path, "lab", theirs.upper(), True)
@@ -469,8 +472,12 @@ def test_a_federation_from_nothing(
         analyst = command("federation", "invite", path, "ana", "--role", "analyst", "--no-wait")["invitation"]
         again = command("federation", "join", analyst, "--out", tmp_path / "ana", "--no-wait")["words"]
         assert command("federation", "admit", path, "ana", "--words", again)["admitted"] == "ana"
-        shown = WordComparison.of_invitation(again, hub=False).shown
-        assert shown in colonnade("federation", "join", analyst, "--out", tmp_path / "ana"), "the same when run again"
+        shown, out = WordComparison.of_invitation(again, hub=False).shown, ("--out", tmp_path / "ana")
+        for more, code in (((), 26), (("--no-wait",), 0), (("--words", "a b c d e f"), 20)):
+            assert shown in colonnade("federation", "join", analyst, *out, *more, code=code), "the same when run again"
+            left = {file.name for file in (tmp_path / "ana").iterdir()} - {"words.db"}
+            assert left == {"ana.key", "ana.crt", "ana.joining"}, "admitted, and nothing pinned: no words were compared"
+        colonnade("federation", "join", analyst, *out, "--words", again)
         hers = FederationMembers.load(tmp_path / "ana" / "FEDERATION.toml")
         assert hers.roles == {"coordinator": "hub", "ana": "analyst"}, "the hub's word on others pins nobody"
         for name, other, role in (("ana", "lab", "party"), ("lab", "ana", "analyst")):

@@ -34,7 +34,7 @@ from colonnade.federation.monitoring import AgentMetrics, HubMetrics
 from colonnade.federation.processes import ChildProcess, ProcessLimits, end_by_force, is_alive, wait_for_end
 from colonnade.memory import freeze_baseline, release_memory
 from colonnade.privacy import Ledger
-from colonnade.privacy.ledger.caps import RemainingBudget
+from colonnade.privacy.ledger.caps import ASKED_BY, RemainingBudget
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_file import bytes_by_way
 from tests.support.errors import check_said, raises
@@ -584,6 +584,11 @@ def test_killed_in_the_middle_and_tried_again(tmp_path: Path) -> None:
             else:
                 pytest.fail(f"{TRIES} kills came too late")
             assert three.ledger("bank")[before["bank"] :] == ["sent", "committed"]
+            book, by = three.config("bank").open_ledger(), (three.config("bank").policy_approver,)
+            assert {entry.approvers for entry in book.entries()} == {by}
+            notes = {change.study for change, _ in book.lines() if "aligned" in change.study}
+            assert notes, "alignments are noted"
+            assert {note.partition(ASKED_BY)[2] for note in notes} == {"ana"}
             assert all(three.happened(name, study, "alignment used again", 2) for name in PARTIES)
 
 

@@ -10,13 +10,15 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from colonnade.errors import LedgerError
+from colonnade.errors import LedgerError, PolicyError
 from colonnade.privacy.ledger import Ledger, storage
 from colonnade.privacy.ledger.approvers import Approver
+from colonnade.privacy.ledger.caps import AlignmentsLimit
 from colonnade.privacy.ledger.storage import (
     GENESIS,
     SCHEMA_VERSION,
@@ -375,3 +377,27 @@ def test_a_ledger_of_the_first_version_is_chained_when_something_is_written(tmp_
     assert ledger.entries()[: len(entries)] == entries
     assert ledger.epsilon_spent(Observer.analyst(), DELTA) > spent
     ledger.verify(head=head)
+
+
+def test_nobody_who_asks_uses_up_the_alignments_of_others_and_hears_when_the_next_is_possible(tmp_path):
+    now = [datetime(2030, 1, 1, tzinfo=UTC)]
+    book, limit = Ledger(tmp_path / "l", owner="bank", clock=lambda: now[0]), AlignmentsLimit(5, 30.0, 2)
+
+    def asks(*who):
+        for each in who:
+            now[0] += timedelta(hours=1)
+            book.note_alignment("a study", TRUST, limit, each)
+
+    asks("ana", "ana")
+    with raises(PolicyError, ("PO701", "2 times for ana", "allows 2", "possible on 2030-01-31 at 01:00 UTC")):
+        asks("ana")
+    asks("ben", "", "")
+    for who in ("ben", "", "cleo"):
+        with raises(PolicyError, ("PO701", "5 times within", "2030-01-31 at 01:00 UTC")):
+            asks(who)
+    now[0] = datetime(2030, 1, 31, 1, tzinfo=UTC) - timedelta(hours=2)
+    with raises(PolicyError, "PO701"):
+        asks("ana")
+    asks("ana")
+    assert (book.count_alignments(days=30), book.studies) == (5, 0)
+    book.verify()

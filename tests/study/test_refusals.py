@@ -23,7 +23,9 @@ import pytest
 from colonnade import errors
 from colonnade.cli import initialise
 from colonnade.cli.approve import TerminalQuestion, approval, approval_for_all, rerun_for_all
-from colonnade.errors import BudgetError, PolicyError
+from colonnade.errors import BudgetError, PolicyError, ProposalError
+from colonnade.federation.agent_store import AgentStore
+from colonnade.federation.statements import Proposal
 from colonnade.privacy import Ledger, Statement
 from colonnade.privacy.ledger.approvers import Approver, write_approvers
 from colonnade.study import Study, ledger_view, run_party
@@ -480,6 +482,62 @@ def test_a_digest_approves(trial):
     assert "new ledger: nothing on record before this study" in whats
     assert whats.index("approved") < whats.index("budget reserved") < whats.index("connected")
     assert events["budget spent"]["ledger_head"] == run["ledger_head"]
+
+
+def test_two_of_the_listed_approve_and_the_ledger_has_both(trial, tmp_path):
+    """The proposal comes to an agent's store, people answer there, and the party's process is told who they were."""
+    study = asking(trial())
+    study.edit("bank/party.toml", r"^\[policy\]", '[policy]\napprovers = ["Ada", "eva", "Bob"]')
+    rule, now = study.config().content.policy.rule, datetime.now(UTC)
+    loaded = study.study()
+    files = {"study.toml": loaded.path.read_bytes()}
+    told = Proposal("ana", "", now, now + timedelta(days=1), loaded.name, loaded.digest, files, id="ab" * 16)
+    store = AgentStore(tmp_path)
+    asked = store.receive(told).id
+    store.record_assessment(asked, {"refused": None}, "waiting", None)
+    ada, eva = Approver("Ada", "console", "10.0.0.7, signed in by the proxy"), Approver.at_terminal("eva")
+
+    def run():
+        given = approval([study.config()], loaded.digest, mute=True, by=write_approvers(store.approvers(asked)))
+        return run_party(loaded, study.config(), study.out("bank"), approve=given)
+
+    for by, code in ((ada, None), (ada, "OF780"), (Approver("Max", "console", "10.0.0.7"), "OF820"), (eva, None)):
+        assert store.entry(asked).state == "waiting"
+        if code is None:
+            if by is eva:
+                with raises(PolicyError, "PO780"):
+                    run()
+                assert not study.config().ledger.exists(), "one yes reserves nothing"
+            store.approve(asked, by, rule)
+        else:
+            with raises(ProposalError, code):
+                store.approve(asked, by, rule)
+    assert store.entry(asked).state == "approved"
+    study.start("coordinator", "shop", "clinic", threads=True)
+    run()
+    study.end_well()
+    (entry,) = study.config().open_ledger().entries()
+    assert entry.approvers == (ada, eva)
+    study.edit("bank/party.toml", "^approvers = .*", 'approvers = ["Ada", "Bob"]')
+    with raises(PolicyError, ("PO780", "Ada in the console")):
+        study.config().approve(loaded, loaded.statement, DigestApproval(loaded.digest, "", (ada, eva)))
+
+
+def test_the_ledger_names_the_policy_or_the_people_who_approved_also_a_second_time(trial):
+    """A yes of the policy is no person's once people are to be asked, and a person's stays one under a policy."""
+    study = trial()
+    loaded, ada = study.study(), Approver("Ada", "console", "10.0.0.7, signed in by a link")
+    policy = study.config().policy_approver
+
+    def given(*known):
+        return study.config().approve(loaded, loaded.statement, DigestApproval(loaded.digest, approvers=known))[1]
+
+    assert (given(), given(policy), given(ada)) == ((policy,), (policy,), (ada,))
+    assert (policy.kind, policy.place) == ("policy", "party.toml")
+    asking(study)
+    assert given(ada, policy) == (ada,)
+    with raises(PolicyError, ("PO780", "a person")):
+        given(policy)
 
 
 def test_a_program_is_asked_with_the_study_and_its_cost_and_never_in_vain(unheard, tmp_path):

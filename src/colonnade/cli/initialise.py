@@ -91,6 +91,7 @@ epsilon = {{ analyst = {cap}, coordinator = {cap}, party = {cap} }}
 # An alignment tells others whom of their people we hold. After so many of them, no more alignments.
 # [policy.alignments]
 # at_most = 100
+# at_most_each = 25             # for one who proposes; so nobody uses up what others need
 # days = 30
 
 # A brake besides: the most that may be learned within so many days. Any number of these; none is in force yet.

@@ -213,8 +213,15 @@ def join(
             "read the hub's people these words, by telephone, and have them read you the others:\n\n"
             f"  {asked.shown}\n"
         )
-        if words is not None or (sys.stdin.isatty() and not json):
-            _compare_at_home(door, WordTries(out), f"join {token.id}", asked, words)
+        if words is None and (json or not sys.stdin.isatty()):
+            if no_wait:
+                say("to go on, run the same command again, with --words and what the hub's people read out")
+                return
+            raise FederationError(
+                "nothing is pinned before the words were compared: run the same command again, with --words and what "
+                "the hub's people read out, or at a terminal [FE820]"
+            )
+        _compare_at_home(door, WordTries(out), f"join {token.id}", asked, words)
         if no_wait:
             say("once they have admitted us, run the same command again")
         members = door.admitted(path)

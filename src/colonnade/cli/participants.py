@@ -183,6 +183,7 @@ def party(
     room: Room = "",
     attempt: Attempt = 0,
     approved_by: Annotated[str | None, typer.Option("--approved-by", hidden=True)] = None,
+    asked_by: Annotated[str, typer.Option("--asked-by", hidden=True)] = "",
     while_open: WhileOpen = False,
 ) -> None:
     """Take part in a study with one's own columns."""
@@ -202,6 +203,7 @@ def party(
     asked = worker_options(loaded, workers)
     end_with_standard_input(while_open)
     own = PartyConfig.load(config)
+    own.asked_by = asked_by
     own.check_membership(loaded)  # before its price is shown
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):

@@ -21,6 +21,7 @@ from colonnade.cli.console_commands import NEEDS_EXTRA, greeting, open_party_con
 from colonnade.cli.output import Json, StudyPath, emit, say, speak_json, writing
 from colonnade.cli.participants import PartyPath, WhileOpen, end_with_standard_input
 from colonnade.disk import reading
+from colonnade.disk.writing import write_files
 from colonnade.errors import FederationError, PolicyError, ProposalError, StorageError, StudyError
 from colonnade.federation import monitoring
 from colonnade.federation.agent import Agent
@@ -180,17 +181,18 @@ def approve(
     if not json:
         say(
             f"{entry.analyst} asks for {entry.name!r} ({entry.digest})"
-            + (f": {entry.purpose}" if entry.purpose else "")
+            + (f", and says beside it: {sanitize(entry.purpose)}" if entry.purpose else "")
+            + (f"\nthe study says: {sanitize(found['description'].strip())}" if found.get("description") else "")
         )
-        notes = [found.get(key) for key in ("watches", "again", "schema_news")]
+        notes = [found.get(key) for key in ("watches", "again", "earlier", "schema_news")]
         say("\n".join(filter(None, [found.get("text"), _ledger_lines(found), lanes_in(found), *notes])))
     if entry.state == "waiting" and not yes:
         if json or not sys.stdin.isatty():
             raise PolicyError("nobody can be asked here: read what it costs, and add --yes [PO005]")
         if not ask_yes_or_no(f"Take part in {entry.name!r} ({entry.digest}) at this cost?"):
             raise PolicyError(f"study {entry.name!r} was not approved; it still waits [PO006]")
-    by, needed = Approver.at_terminal(), PartyConfig.load(config).content.policy.approvers
-    _say_answer(store.approve(id, by, needed), store, by.who, "approve", json)
+    by, rule = Approver.at_terminal(), PartyConfig.load(config).content.policy.rule
+    _say_answer(store.approve(id, by, rule), store, by.who, "approve", json)
 
 
 def decline(
@@ -297,9 +299,8 @@ def result(
     if folder.exists() and any(folder.iterdir()):
         raise StorageError(f"{folder} is not empty: choose another folder with --out [SO015]")
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_files({folder / name: content for name, content in files.items()}, private=True)
     names = sorted(files)
     emit({**named, "folder": str(folder), "files": names, **asdict(compared)}) if json else say(
         (f"{named['study']!r} ({named['digest']}): " if "digest" in named else "")
@@ -370,7 +371,7 @@ def _say_answer(entry: ProposedStudy, store: AgentStore, who: str, what: str, js
         emit({"id": entry.id, "state": entry.state})
         return
     if entry.state == "waiting":
-        say(f"approved by {entry.answer_by}; another person must approve {entry.name!r} too, in the console")
+        say(f"approved by {entry.answer_by}; another person must approve {entry.name!r} too")
         return
     waits = "" if store.status().pid else "; no agent runs, so nobody is told until one does"
     say(f"{entry.name!r} is {entry.state}{waits}")

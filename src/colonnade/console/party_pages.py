@@ -61,7 +61,7 @@ _UNKNOWN = dict.fromkeys(
     ("refused", "description", "trial", "attempts", "ledger_news", "early_ends", "people", "forecast", "counting")
 )
 """What the page asks of a check that has not ended."""
-_NOTES = ("align", "keys", "schema_news", "security", "again", "watches")
+_NOTES = ("align", "keys", "schema_news", "security", "again", "earlier", "watches")
 """Sentences of an assessment that are shown below the price."""
 _WHAT_TO_DO: Mapping[type[errors.ColonnadeError], str] = {
     errors.SchemaError: "The schema of the study is wrong: tell the analyst what the sentence says.",
@@ -212,6 +212,7 @@ def _study_values(view: PartyView, entry: ProposedStudy) -> dict[str, Any]:
         "general": GENERAL_NOTE,
         "watcher": applicable_row(entry.analyst, entry.analyst in entry.answers),
         "digits": entry.digest[:SHOWN_DIGITS],
+        "rule": view.config.content.policy.rule,
         "attempts": _attempts(view, entry),
         "together": cost_of_attempts(view, entry),
         "progress": view.store.progress(entry.id) if entry.state == "running" else None,
@@ -275,13 +276,14 @@ def describe_needs(assessment: Any) -> list[tuple[str, str]]:
 def _answer(request: Request, view: PartyView, entry: ProposedStudy) -> Response:
     session, fields = request.state.session, form_fields(request)
     what = fields.get("answer", "")
-    by = Approver(session.person, "console", request.client.host if request.client else "")
+    host, how = request.client.host if request.client else "", "the proxy" if session.at_proxy else "a link"
+    by = Approver(session.person, "console", f"{host}, signed in by {how}")
     if what == "approve":
         if fields.get("digits") != entry.digest[:SHOWN_DIGITS] or fields.get("sure") != "yes":
             return refusal(
                 request, 400, "Nothing was approved: tick the box that names the digest and the price first. [CO019]"
             )
-        view.store.approve(entry.id, by, view.config.content.policy.approvers)
+        view.store.approve(entry.id, by, view.config.content.policy.rule)
         detail = f"digest {entry.digest}"
     elif what == "decline":
         detail = fields.get("why", "").strip()

@@ -493,10 +493,17 @@ class Agent(StandingProcess):
 
     def _decide(self, study: str, found: Mapping[str, Any]) -> None:
         approval = self.config.approval
+        said_no, tries = self.store.said_before(self.store.entry(study).digest)
+        notes = [
+            "A person here said no to this study before, in this or another proposal." if said_no else "",
+            f"Attempts at this study that have no result, in all its proposals: {tries}." if tries else "",
+        ]
+        found = {**found, "earlier": " ".join(filter(None, notes)) or None}
         if found["refused"] is not None:
             self.store.record_assessment(study, found, "refused", BY_POLICY)
-        elif approval == "auto-within-budget":
-            self.store.record_assessment(study, found, "approved", f"{BY_POLICY}, within its budget")
+        elif approval == "auto-within-budget" and not said_no and tries <= self.config.agent_section.retries:
+            by = self.config.policy_approver
+            self.store.record_assessment(study, found, "approved", str(by), [by])
         else:
             self.store.record_assessment(study, found, "waiting", None)
         entry = self.store.entry(study)

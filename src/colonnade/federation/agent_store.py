@@ -20,7 +20,7 @@ from colonnade.errors import FederationError, ProposalError
 from colonnade.federation.processes import Progress, read_progress
 from colonnade.federation.statements import STUDY_FILE, AttemptEnd, Proposal, format_moment
 from colonnade.federation.store_file import AUDIT_SCHEMA, AuditLog, StoreFile, timestamp_now
-from colonnade.privacy.ledger.approvers import Approver, read_approvers, write_approvers
+from colonnade.privacy.ledger.approvers import ONE_PERSON, ApprovalRule, Approver, read_approvers, write_approvers
 from colonnade.sanitize import sanitize
 
 State = Literal[
@@ -41,6 +41,10 @@ _STUDIES = (
     "SELECT *, EXISTS (SELECT 1 FROM attempts WHERE study = studies.id AND attempts.state = 'finished') AS finished "
     "FROM studies"
 )
+_TRIES = """
+WITH same AS (SELECT a.started, a.state FROM attempts a JOIN studies s ON s.id = a.study WHERE s.digest = :digest)
+SELECT count(*) FROM same WHERE started > coalesce((SELECT max(started) FROM same WHERE state = 'finished'), '')
+"""
 _LONGEST_WHY = 2000
 MODEL = "model.json"
 
@@ -146,15 +150,20 @@ class AgentStore:
         """The proposal whose id begins so; an error if there is none, or more than one."""
         return self._entry(self._row(id_prefix))
 
-    def approve(self, id: str, by: Approver, needed: int = 1) -> ProposedStudy:
+    def approve(self, id: str, by: Approver, rule: ApprovalRule = ONE_PERSON) -> ProposedStudy:
         """Say yes to a proposal that waits for a person; it waits on until so many people have said yes."""
-        known = self.approvers((row := self._row(id))["id"])
-        if row["state"] == "waiting" and needed > 1 and not by.may_join(known):
+        known = rule.count(self.approvers((row := self._row(id))["id"]))
+        if row["state"] == "waiting" and not rule.lists(by):
             raise ProposalError(
-                f"{by.who} cannot be the second approver, who must be another person, signed in to the console: "
-                f"{known[0]} has approved [OF780]"
+                f"{by.who} cannot approve studies here: approvers in [policy] asks for {rule}, by their names letter "
+                "by letter, as they are signed in to the console or as the system calls its users [OF820]"
             )
-        state: State = "approved" if len(known) + 1 >= needed else "waiting"
+        if row["state"] == "waiting" and rule.needed > 1 and not rule.may_join(by, known):
+            raise ProposalError(
+                f"{by.who} cannot be the second approver: {known[0]} has approved, and it takes another person, who is "
+                "signed in to the console where the policy lists no names [OF780]"
+            )
+        state: State = "approved" if len(known) + 1 >= rule.needed else "waiting"
         return self._answer(id, state, ", ".join(map(str, (*known, by))), None, (*known, by))
 
     def approvers(self, id: str) -> tuple[Approver, ...]:
@@ -231,12 +240,24 @@ class AgentStore:
         )
         return self.entry(proposal.id)
 
-    def record_assessment(self, id: str, assessment: Mapping[str, Any], state: State, by: str | None) -> None:
+    def record_assessment(
+        self, id: str, assessment: Mapping[str, Any], state: State, by: str | None, approvers: Iterable[Approver] = ()
+    ) -> None:
         """Keep what a check has found, and what follows from it; only what is being checked changes."""
-        self.file.change(
-            "UPDATE studies SET assessment = ?, state = ?, answer_by = ? WHERE id = ? AND state = 'checking'",
-            (json.dumps(assessment), state, by, id),
-        )
+        with self.file.writing() as file:
+            changed = file.execute(
+                "UPDATE studies SET assessment = ?, state = ?, answer_by = ? WHERE id = ? AND state = 'checking'",
+                (json.dumps(assessment), state, by, id),
+            ).rowcount
+            self._note_approvers(file, id, approvers, changed)
+
+    def said_before(self, digest: str) -> tuple[bool, int]:
+        """Whether a person here said no to a study, whatever proposals it came in, and at how many attempts it failed.
+
+        Those count that began after the last one with a result.
+        """
+        no = self.file.row("SELECT 1 FROM studies WHERE digest = ? AND why IS NOT NULL", (digest,))
+        return no is not None, int(self.file.rows(_TRIES, {"digest": digest})[0][0])
 
     def record_hub_state(self, id: str, answers: Mapping[str, bool | None], state: str) -> None:
         """Keep proven answers, and what the hub says has become of a proposal, unless we decided that ourselves.
@@ -302,13 +323,20 @@ class AgentStore:
         It is on disk before the process starts, so an attempt that was lost with the agent is known as one.
         """
         with self.file.writing() as file:
-            row = file.execute("SELECT state, attempt, told, deadline FROM studies WHERE id = ?", (id,)).fetchone()
+            row = file.execute(
+                "SELECT s.*, f.value AS approvers FROM studies s LEFT JOIN facts f ON f.name = 'approvers ' || s.id "
+                "WHERE s.id = ?",
+                (id,),
+            ).fetchone()
             over = file.execute("SELECT count(*) FROM attempts WHERE study = ? AND state != 'lost'", (id,)).fetchone()[
                 0
             ]
             if row is None or row["state"] not in ("approved", "running") or over:
                 return False
             if not row["attempt"] < number <= most or row["deadline"] <= _grace_deadline(grace):
+                return False
+            by_person = any(each.kind != "policy" for each in read_approvers(row["approvers"]))
+            if not by_person and file.execute(_TRIES, {"digest": row["digest"]}).fetchone()[0] >= most:
                 return False
             file.execute(
                 "INSERT INTO attempts (study, number, room, state, started) VALUES (?, ?, ?, 'running', ?)",
@@ -389,8 +417,7 @@ class AgentStore:
                 "AND answer_by IS ?",  # so that of two answers at the same time one is the first
                 (state, _clean_text(by), why, row["id"], late, row["answer_by"]),
             ).rowcount
-            said = write_approvers(approvers)
-            file.execute("INSERT OR REPLACE INTO facts SELECT ?, ? WHERE ?", (f"approvers {row['id']}", said, answered))
+            self._note_approvers(file, row["id"], approvers, answered)
         if not answered:
             known = self._row(id)
             is_so = "expired" if late and known["state"] == "waiting" else _state_in_words(known["state"])
@@ -400,6 +427,10 @@ class AgentStore:
                 "`colonnade federation studies` shows what waits for an answer [OF007]"
             )
         return self.entry(row["id"])
+
+    def _note_approvers(self, file: sqlite3.Connection, id: str, approvers: Iterable[Approver], so: int) -> None:
+        values = (f"approvers {id}", write_approvers(approvers), so)
+        file.execute("INSERT OR REPLACE INTO facts SELECT ?, ? WHERE ?", values)
 
     def _row(self, prefix: str) -> sqlite3.Row:
         if not prefix or not set(prefix) <= set("0123456789abcdef"):

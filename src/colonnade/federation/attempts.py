@@ -277,8 +277,8 @@ class AttemptRunner:
         folder = attempt_folder(self._store.folder, entry.id, number)
         command = ["party", str(entry.study_file), str(self._party_file), "--out", str(folder)]
         command += ["--room", room, "--attempt", str(number), "--approve", entry.digest, "--pipe", "--while-open"]
-        known = self._store.approvers(entry.id) or (Approver(entry.answer_by or "the policy", "program", ""),)
-        command += ["--approved-by", write_approvers(known)]
+        known = self._store.approvers(entry.id) or (Approver(entry.answer_by or "", "program", ""),)
+        command += ["--approved-by", write_approvers(known), "--asked-by", entry.analyst]
         if (entry.assessment or {}).get("again") is not None:
             command.append("--again")  # whoever said yes has read that it ran before
         workers = config.content.compute.workers or count_cores()

@@ -26,6 +26,7 @@ from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import EarlierRuns, PartyConfig, asks_before_rerun, rerun_refusal
 from colonnade.study.preflight import AlignmentLoad, Preflight, SecuritySummary, outlook, preflight
 from colonnade.study.spec import Study
+from colonnade.tables import Column
 
 if TYPE_CHECKING:
     from colonnade.models.planner import SampleSizeForecast
@@ -133,7 +134,9 @@ def _public_facts(study: Study, config: PartyConfig) -> dict[str, Any]:
         "trial": study.content.trial,
         "columns": list(schemas[config.name].names),
         "others": {name: len(schema.names) for name, schema in schemas.items() if name != config.name},
-        "says": {name: column.summary() for name, column in islice(schemas[config.name].columns.items(), _MOST_SAID)},
+        "says": {
+            name: _what_is_read(name, each) for name, each in islice(schemas[config.name].columns.items(), _MOST_SAID)
+        },
         "odds": log_odds_by_row(study.statement),
         "statement": study.statement.to_dict(),
         "text": str(study.statement),
@@ -142,6 +145,12 @@ def _public_facts(study: Study, config: PartyConfig) -> dict[str, Any]:
         "security": SecuritySummary.of(study.task).sentence,
         "forecast": _forecast_in_words(outlook(study)),
     }
+
+
+def _what_is_read(name: str, column: Column) -> str:
+    """What the schema says of a column, and which one of our file it is where the study calls it otherwise."""
+    source = column.source(name)
+    return column.summary() if source == name else f"read from our column {source!r}; {column.summary()}"
 
 
 def _own_facts(study: Study, config: PartyConfig) -> dict[str, Any]:

@@ -42,7 +42,8 @@ from colonnade.study.spec import Study, read_toml
 from colonnade.wire import Certificate, Identity
 
 _MAGIC = "colonnade-signed-1"
-_HEADER = re.compile(rb"colonnade-signed-1 ([a-z]{1,20}) ([A-Za-z0-9_.-]{1,63}) ([A-Za-z0-9+/]{86}==)")
+_HEADER = re.compile(rb"colonnade-signed-1 ([a-z]{1,20}) ([A-Za-z0-9_.-]{1,63}) ([A-Za-z0-9+/]{85}[AQgw]==)")
+"""The last digit of a signature holds two bits: with others in it the same statement would have other ids."""
 _LONGEST_HEADER = 256
 _MOST_SIGNS = 1 << 14
 """So many commas and brackets at most, far more than any statement has: reading a list of millions takes seconds in

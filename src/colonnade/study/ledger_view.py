@@ -95,7 +95,8 @@ def ledger_text(book: Ledger, delta: float, days: float | None, policy: PartyCon
         lines += [f"  {_early(book, policy)} of at most {limit.at_most} studies ended early in {limit.days:g} days"]
         begun = policy.alignment_limit
         made = book.count_alignments(days=begun.days)
-        lines += [f"  {made} of at most {begun.at_most} alignments were begun in {begun.days:g} days"]
+        each = f"and at most {begun.at_most_each} for one who asks"
+        lines += [f"  {made} of at most {begun.at_most} alignments were begun in {begun.days:g} days, {each}"]
     unchained = "" if known["chained"] else "  (not chained yet: the next study will chain it as it stands)"
     return "\n".join([*lines, "", f"head {known['head']}{unchained}"])
 

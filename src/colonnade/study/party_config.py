@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,7 +49,8 @@ class DigestApproval:
 
     digits: str
     how: str = "the digest given with --approve"
-    approvers: tuple[Approver, ...] = field(default_factory=lambda: (Approver.at_terminal(),))
+    approvers: tuple[Approver, ...] = ()
+    """Whose yes an agent has on record; otherwise whoever types the digest says it."""
 
     def __call__(self, study: Study, statement: Statement) -> bool:
         """True if the digest is that of this study; otherwise an error says why it is not."""
@@ -71,6 +72,8 @@ class PartyConfig:
 
     path: Path
     content: PartyFile
+    asked_by: str = ""
+    """Who asks for what runs now, where it was proposed or stands open; it is no part of the file."""
 
     @classmethod
     def load(cls, path: str | Path) -> PartyConfig:
@@ -158,41 +161,50 @@ class PartyConfig:
     @property
     def alignment_limit(self) -> AlignmentsLimit:
         """How many alignments may be made: each tells others who is on this party's list."""
-        return AlignmentsLimit(self.content.policy.alignments.at_most, self.content.policy.alignments.days)
+        part = self.content.policy.alignments
+        return AlignmentsLimit(part.at_most, part.days, part.at_most_each or -(-part.at_most // 4))
 
     def note_alignment(self, study: Study) -> None:
         """Write down that the people of a study are about to be aligned, or refuse it if there were too many."""
-        self.open_ledger().note_alignment(study.name, study.trust, self.alignment_limit)
+        self.open_ledger().note_alignment(study.name, study.trust, self.alignment_limit, self.asked_by)
 
     @property
     def approval(self) -> ApprovalMode:
         """How a study that the policy and the budget allow is approved."""
         return self.content.policy.approval
 
+    @property
+    def policy_approver(self) -> Approver:
+        """Who says yes where nobody is asked."""
+        return Approver("the policy, within its budget", "policy", self.path.name)
+
     def approve(self, study: Study, statement: Statement, approve: Approval | None) -> tuple[str, tuple[Approver, ...]]:
         """How a study was approved, in words, and by whom, or an error; called before anything is reserved or sent."""
         self._check_open()
         if isinstance(approve, DigestApproval):
             approve(study, statement)  # a digest of another study is a mistake, even where the policy approves
+        known = getattr(approve, "approvers", (Approver("the calling program", "program", ""),))
         if self.approval == "auto-within-budget":
-            by = Approver("the policy, within its budget", "policy", self.path.name)
-            return str(by), (by,)
+            by = (isinstance(approve, DigestApproval) and approve.approvers) or (self.policy_approver,)
+            return ", ".join(map(str, by)), by
         if approve is None:
             raise PolicyError(
                 f"nobody approved study {study.name!r} for {self.name}: {self.path.name} says to ask and there is no "
                 f"terminal, so look at what it costs and add `--approve {study.digest}` [PO012]"
             )
-        known: tuple[Approver, ...] = getattr(approve, "approvers", (Approver("the calling program", "program", ""),))
-        if len(known) < self.content.policy.approvers:
+        rule = self.content.policy.rule
+        counted = rule.count(known := known or (Approver.at_terminal(),))
+        if len(counted) < rule.needed:
             raise PolicyError(
-                f"{self.path.name} of {self.name} asks for two approvers, and only {known[0]} approved study "
-                f"{study.name!r}: propose it to an agent, in whose console the second one signs in [PO780]"
+                f"{self.path.name} of {self.name} asks for the yes of {rule}, and study {study.name!r} has that of "
+                f"{', '.join(map(str, counted)) or 'nobody who counts'}: propose it to an agent, in whose console "
+                "people sign in [PO780]"
             )
         if not approve(study, statement):
             raise PolicyError(
                 f"study {study.name!r} was not approved by {self.name}'s operator; nothing was sent [PO013]"
             )
-        return str(getattr(approve, "how", known[0])), known
+        return str(getattr(approve, "how", known[0])), counted
 
     def table(self, schema: Schema, plan: KeyPlan | None = None, label: str | None = None) -> Table:
         """The party's table, checked row by row before anything is sent; with keys if the study aligns people.

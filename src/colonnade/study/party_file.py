@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from colonnade.errors import DataError, SchemaError, StudyError
+from colonnade.privacy.ledger.approvers import ApprovalRule
 from colonnade.privacy.ledger.caps import MOST_DAYS
 from colonnade.protocols.align import Mode
 from colonnade.study.engine.base import Engine
@@ -317,6 +318,8 @@ class AlignmentsSection(FileSection):
     """
 
     at_most: int = Field(default=100, ge=1, strict=True)
+    at_most_each: int | None = Field(default=None, ge=1, strict=True)
+    """For one who proposes: by default a quarter, so that nobody uses up what others need."""
     days: float = Field(default=30, gt=0, le=MOST_DAYS, strict=True)
 
 
@@ -324,8 +327,8 @@ class PolicySection(FileSection):
     """``[policy]``: which studies this party takes part in."""
 
     approval: ApprovalMode = "ask"
-    approvers: int = Field(default=1, ge=1, le=2, strict=True, exclude=True)
-    """How many people must say yes, where people are asked."""
+    approvers: int | tuple[str, ...] = Field(default=1, exclude=True)
+    """How many people must say yes where people are asked, or of whom two must."""
     tasks: tuple[str, ...]
     columns: tuple[str, ...] | Literal["all"]
     exact: tuple[str, ...] = ()
@@ -347,6 +350,18 @@ class PolicySection(FileSection):
             raise ValueError('must be "all", or a list of columns [VA204]')
         return columns
 
+    @field_validator("approvers", mode="before")
+    @classmethod
+    def _people(cls, given: Any) -> Any:
+        names = given if isinstance(given, list | tuple) else ()
+        plain = all(isinstance(name, str) and name.strip() == name != "" and name.isprintable() for name in names)
+        listed = plain and 2 <= len(names) == len({*map(str.casefold, names)})
+        if not listed and (type(given) is not int or given not in (1, 2)):
+            raise ValueError(
+                "must be 1, 2, or a list of at least two names, each once, of whom two must say yes [VA820]"
+            )
+        return given
+
     @field_validator("schemas")
     @classmethod
     def _digests(cls, schemas: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -358,9 +373,16 @@ class PolicySection(FileSection):
 
     @model_validator(mode="after")
     def _asked(self) -> PolicySection:
-        if self.approvers > 1 and self.approval != "ask":
-            raise ValueError(f'approvers = {self.approvers} needs approval = "ask": a policy is no person [VA780]')
+        if self.rule.needed > 1 and self.approval != "ask":
+            raise ValueError(
+                f'approvers asks for {self.rule}, and needs approval = "ask": a policy is no person [VA780]'
+            )
         return self
+
+    @property
+    def rule(self) -> ApprovalRule:
+        """Whose yes counts where people are asked."""
+        return ApprovalRule(self.approvers) if isinstance(self.approvers, int) else ApprovalRule(2, self.approvers)
 
 
 class KeyColumnSection(FileSection):

@@ -398,7 +398,7 @@ class Number(Quantity, Column):
 
     def describe_values(self) -> str:
         """The bounds, the unit and the transform."""
-        text = f"{'whole number' if self.whole else 'number'} from {self.low:g} to {self.high:g}"
+        text = f"{'whole number' if self.whole else 'number'} from {self.low:.15g} to {self.high:.15g}"
         text += f" {self.unit}" if self.unit else ""
         return f"{text}, by its logarithm" if self.transform == "log1p" else text
 

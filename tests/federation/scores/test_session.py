@@ -613,7 +613,7 @@ def test_sessions_that_try_out_keys_end_at_the_limit_of_alignments(place, tmp_pa
     """Each session of a bank with another list is a new alignment, which the shop counts before it begins."""
     place = Place(Path(shutil.copytree(place.folder, tmp_path / "s")))
     path = place.folder / "shop" / "party.toml"
-    path.write_text(f"{path.read_text()}\n[policy.alignments]\nat_most = 2\n")
+    path.write_text(f"{path.read_text()}\n[policy.alignments]\nat_most = 2\nat_most_each = 2\n")
     standing, table = StandingStudy.of(place.study("standing")), place.folder / "tables" / "bank.csv"
     first, *lines = table.read_text().splitlines()
     tried = []
@@ -643,9 +643,11 @@ def test_an_alignment_that_is_used_again_is_not_counted_and_one_of_a_study_is(pl
     play(place.study("once"), tmp_path / "once")
     assert ([entry.study for entry in book.entries()], book.count_alignments(days=30)) == (["once"], 2)
     noted = [change.study for change, _ in book.lines() if change.state == "released"]
-    assert noted == ["people were aligned for standing", "people were aligned for once"]
+    assert noted == [
+        f"people were aligned for {each}" for each in ("standing, asked for by the standing question standing", "once")
+    ]
     path = place.folder / "shop" / "party.toml"
-    path.write_text(f"{path.read_text()}\n[policy.alignments]\nat_most = 2\n")
+    path.write_text(f"{path.read_text()}\n[policy.alignments]\nat_most = 2\nat_most_each = 2\n")
     (place.folder / "tables" / "bank.csv").write_text("\n".join(rows[:-5]) + "\n")
     check_said(outcomes(place.study("more"), tmp_path / "more")["shop"], "PO701")
     assert [(entry.study, entry.state) for entry in book.entries()] == [("once", "committed"), ("more", "released")]

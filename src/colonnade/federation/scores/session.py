@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -343,7 +343,8 @@ def make_owner(
         config.check_budget(study)
 
     def program(me: Owner) -> None:
-        matching = OwnerAlignment(study, config, table, AlignmentLog())
+        asked = replace(config, asked_by=f"the standing question {study.name}")
+        matching = OwnerAlignment(study, asked, table, AlignmentLog())
         aligned = matching.owner(me)
         if isinstance(answers, QuestionQueue):
             answers.prepare(question.weigh(aligned), table.own_ids.repeated())

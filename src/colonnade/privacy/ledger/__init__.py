@@ -25,6 +25,7 @@ from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.approvers import Approver, read_approvers, write_approvers
 from colonnade.privacy.ledger.caps import (
     ALIGNED,
+    ASKED_BY,
     AbortedStudiesLimit,
     AlignmentsLimit,
     BudgetForecast,
@@ -34,7 +35,7 @@ from colonnade.privacy.ledger.caps import (
     SpendingAccounts,
     StudySpending,
     count_aborted_studies,
-    count_alignments,
+    list_alignments,
     period_start,
     read_time,
 )
@@ -220,28 +221,25 @@ class Ledger(LedgerFile):
             append_change(base, number, "released", _written(now))
         return True
 
-    def note_alignment(self, study: str, trust: Trust, limit: AlignmentsLimit) -> None:
+    def note_alignment(self, study: str, trust: Trust, limit: AlignmentsLimit, asked_by: str = "") -> None:
         """Note that people are about to be aligned by these participants, or refuse it; two never share a last place.
 
         An alignment costs no budget, and tells whom of its people others hold: whoever may repeat it with other keys
-        can try out a list. So each is noted before it begins, whether it ends well or not.
+        can try out a list. So each is noted before it begins, whether it ends well or not. ``asked_by`` is who proposed
+        it, whose share is limited too.
         """
         with self.writing() as base:
             self.check_chain(base)
             now = self._clock()
-            if (made := count_alignments(base, limit.days, now)) >= limit.at_most:
-                raise PolicyError(
-                    f"{self._owner} aligned its people {made} times within {limit.days:g} days, and its policy allows "
-                    f"{limit.at_most}: see for which studies by `colonnade ledger export`, and raise at_most of "
-                    "[policy.alignments] if that was in order [PO701]"
-                )
-            number = insert_entry(base, f"{ALIGNED}{study}", "", _written(now), "[]", trust.to_json())
+            limit.check(list_alignments(base, limit.days, now), self._owner, asked_by)
+            note = f"{ALIGNED}{study}{ASKED_BY}{asked_by}" if asked_by else f"{ALIGNED}{study}"
+            number = insert_entry(base, note, "", _written(now), "[]", trust.to_json())
             append_change(base, number, "released", _written(now))
 
     def count_alignments(self, *, days: float) -> int:
         """How many alignments were begun within the last days."""
         with self.reading() as base:
-            return count_alignments(base, days, self._clock())
+            return len(list_alignments(base, days, self._clock()))
 
     def _accounts(self) -> SpendingAccounts:
         """What the studies told that count, as they are in the file at one moment."""

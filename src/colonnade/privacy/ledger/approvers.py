@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
+import os
+import pwd
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -22,7 +23,7 @@ class Approver:
     who: str
     kind: ApproverKind
     place: str
-    """The address from which a browser asked, or ``terminal``."""
+    """The address from which a browser asked and how it was signed in, ``terminal``, or the policy's file."""
 
     def __str__(self) -> str:
         """Such as ``Ada in the console``."""
@@ -30,15 +31,42 @@ class Approver:
 
     @classmethod
     def at_terminal(cls, who: str | None = None) -> Approver:
-        """Whoever runs this."""
+        """Whoever runs this, by the account of the system: what the environment says anybody may write."""
         try:
-            return cls(who or getpass.getuser(), "terminal", "terminal")
-        except (KeyError, OSError):  # a user without a name, as in a container
-            return cls("somebody", "terminal", "terminal")
+            return cls(who or pwd.getpwuid(os.getuid()).pw_name, "terminal", "terminal")
+        except KeyError:  # a user without a name, as in a container
+            return cls(f"user {os.getuid()}", "terminal", "terminal")
 
-    def may_join(self, others: Iterable[Approver]) -> bool:
-        """Whether this is another person than all of these; at the terminal everybody is the agent's user."""
-        return all(self.who.casefold() != each.who.casefold() and self.kind != "terminal" for each in others)
+
+@dataclass(frozen=True)
+class ApprovalRule:
+    """Whose yes counts where people are asked, and how many of them must say it."""
+
+    needed: int
+    names: tuple[str, ...] = ()
+    """If there are any, nobody else counts: names as people are signed in, or as the system calls its users."""
+
+    def __str__(self) -> str:
+        """Such as ``two of Ada, Bob, Eva``."""
+        if self.names:
+            return f"two of {', '.join(self.names)}"
+        return "two approvers" if self.needed > 1 else "a person"
+
+    def lists(self, by: Approver) -> bool:
+        """Whether the yes of this one may count: a policy is no person, and no program is on a list."""
+        return by.kind != "policy" and (not self.names or (by.who in self.names and by.kind != "program"))
+
+    def count(self, known: Iterable[Approver]) -> tuple[Approver, ...]:
+        """Those of these approvers who count."""
+        return tuple(each for each in known if self.lists(each))
+
+    def may_join(self, by: Approver, others: Iterable[Approver]) -> bool:
+        """Whether this is another person than all of these; without a list everybody at the terminal is one."""
+        at_terminal = not self.names and by.kind == "terminal"
+        return all(by.who.casefold() != each.who.casefold() and not at_terminal for each in others)
+
+
+ONE_PERSON = ApprovalRule(1)
 
 
 def write_approvers(approvers: Iterable[Approver]) -> str:

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.disk import reading
-from colonnade.errors import BudgetError, LedgerError, PrivacyError
+from colonnade.errors import BudgetError, LedgerError, PolicyError, PrivacyError
 from colonnade.privacy.accountant import DoubledProfile, PrivacyProfile, PureProfile, ShiftedProfile, add_remove_view
 from colonnade.privacy.accounting.mixtures import (
     MOST_CLOSENESS,
@@ -357,22 +357,44 @@ def count_aborted_studies(base: sqlite3.Connection, days: float | None, now: dat
 
 ALIGNED = "people were aligned for "
 """How the ledger calls a note of an alignment, with the name of the study."""
+ASKED_BY = ", asked for by "
+"""What follows in the note where somebody asked for it; a study's name has no comma."""
 
 
 @dataclass(frozen=True)
 class AlignmentsLimit:
-    """How many alignments may be made within so many days, before there are no more."""
+    """How many alignments may be made within so many days, before there are no more: by all, and for one who asks."""
 
     at_most: int
     days: float
+    at_most_each: int
+
+    def check(self, made: Sequence[tuple[datetime, str]], owner: str, asked_by: str) -> None:
+        """Raise an error if no more may be made now, by when those before were made, and for whom."""
+        for found, most, whose in (
+            ([when for when, who in made if asked_by and who == asked_by], self.at_most_each, f" for {asked_by}"),
+            ([when for when, _ in made], self.at_most, ""),
+        ):
+            if len(found) >= most:
+                free = sorted(found)[len(found) - most] + timedelta(days=self.days)
+                raise PolicyError(
+                    f"{owner} aligned its people {len(found)} times{whose} within {self.days:g} days, and its policy "
+                    f"allows {most}: the next is possible on {free:%Y-%m-%d} at {free:%H:%M} UTC. See for which "
+                    "studies by `colonnade ledger export`, and raise at_most, or at_most_each for one who asks, of "
+                    "[policy.alignments] if that was in order [PO701]"
+                )
 
 
-def count_alignments(base: sqlite3.Connection, days: float, now: datetime) -> int:
-    """How many alignments were begun within the last days, by the notes of them."""
-    query = f"SELECT e.id, e.created, {_RELEASED}, e.digest = '' AND e.study LIKE ? FROM entries e ORDER BY e.id"  # noqa: S608 - fixed words
-    found = base.execute(query, (f"{ALIGNED}%",)).fetchall()
-    when = effective_dates([(read_time(number, created), bool(out)) for number, created, out, _ in found], now)
-    return sum(note for (*_, note), moment in zip(found, when, strict=True) if moment > period_start(days, now))
+def list_alignments(base: sqlite3.Connection, days: float, now: datetime) -> list[tuple[datetime, str]]:
+    """When alignments were begun within the last days, and who had asked for each, by the notes of them."""
+    query = f"SELECT e.id, e.created, {_RELEASED}, e.study, e.digest FROM entries e ORDER BY e.id"  # noqa: S608 - fixed words
+    found = base.execute(query).fetchall()
+    when = effective_dates([(read_time(number, created), bool(out)) for number, created, out, *_ in found], now)
+    return [
+        (moment, study.partition(ASKED_BY)[2])
+        for (*_, study, digest), moment in zip(found, when, strict=True)
+        if not digest and study.startswith(ALIGNED) and moment > period_start(days, now)
+    ]
 
 
 def read_time(number: int, created: str) -> datetime:
