@@ -666,7 +666,7 @@ class CommitteeStrategy(HeadStrategy):
     def check_restored(self, model: SplitModel) -> None:
         """Raise an error unless weights and widths belong together."""
         widths = model.plan_["widths"]
-        clips = {party: committee_head.LENGTH for party, width in widths.items() if read_count(width)}
+        clips = {party: LENGTH for party, width in widths.items() if read_count(width)}
         if set(widths) != set(model.schemas_) or model.plan_["clips"] != clips:
             raise ValueError("widths and bounds are those of other parties or heads [VA054]")
         outputs = model.plan_["classes"] or 1
