@@ -287,8 +287,10 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
     for more, shown in (({}, False), ({"attempts": statement.of_attempts(2)}, True)):
         (second / "privacy.json").write_text(json.dumps(statement.to_dict() | more))
         assert ("All 2 attempts together tell" in client.get(path).text) == shown
-    bank.store.end_attempt(entry.id, 2, "finished", None)
     bank.store.record_hub_state(entry.id, {"bank": True}, "done")
+    shows(client.get(path).text, "Take the yes back")  # what runs here ends, whatever the hub says of it
+    bank.store.end_attempt(entry.id, 2, "finished", None)
+    hides(client.get(path).text, "Take the yes back")
     text = client.get(f"/history?study={entry.id}").text
     frame = f'src="/studies/{entry.id}/report" sandbox'
     shows(text, "clinic was lost", "tried again by itself", "code 22 of docs/reference/errors.md", frame)

@@ -100,7 +100,7 @@ LISTED = {
     "protocols/rows.py": {"sanitize(problem)", "problem", "said"},
 }
 """Numbers that depend on tables and that all may know; docs/explanation/when-it-goes-wrong.md lists each."""
-SAID_BY_MODULE = {"protocols/align/programs.py", "protocols/rows.py", "wire/endpoint.py"}
+SAID_BY_MODULE = {"protocols/align/programs.py", "protocols/rows.py", "wire/endpoint.py", "wire/packets.py"}
 """Modules in which errors are passed on that are not public by their kind."""
 
 

@@ -234,7 +234,7 @@ class HubSync(threading.Thread):
             log_event(log, logging.WARNING, "the hub's list of members cannot be read", why=str(error))
             return
         pending = find_new_members(self._members(), offered)
-        for path in (self._store.folder / OFFERED / "certs").iterdir():
+        for path in (self._store.folder / OFFERED / "certs").glob("*.crt"):
             if path.name not in {f"{name}.crt" for name in offered.certificates}:
                 path.unlink(missing_ok=True)  # of whom it named before
         self._report(SyncEvent("members", names=frozenset(newcomer.name for newcomer in pending)))

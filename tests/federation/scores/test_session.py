@@ -51,7 +51,7 @@ from colonnade.federation.scores.session import (
     make_owner,
 )
 from colonnade.federation.scores.web_api import make_scores_app, serve_scores
-from colonnade.kinds.prediction import on_demand
+from colonnade.kinds.prediction import model as on_demand
 from colonnade.privacy import Ledger, Observer
 from colonnade.protocols.on_demand import GateDecision, OpenedAnswer
 from colonnade.study import PartyConfig, Study
