@@ -227,6 +227,21 @@ def _labels(table: Table, label: str, task: AlignmentTask | None) -> DoctorCheck
     return DoctorCheck("labels", "unsure", f"{said}: {what}")
 
 
+def missing_labels(study: Study, config: PartyConfig) -> str | None:
+    """How many labels this party's own column lacks, for its own eyes; ``None`` if none, or if it has no label here.
+
+    One column is read; in lanes, where a table may be too long for that, the run itself says it.
+    """
+    if (label := study.label_of(config.name)) is None or study.content.lanes is not None:
+        return None
+    with suppress(ColonnadeError):  # a table that cannot be read is named where it is checked
+        found = _labels(
+            config.table(study.roster.schemas[config.name].select([label]), None, label), label, study.aligning
+        )
+        return None if found.level == "good" else f"{found.what}: {found.detail}"
+    return None
+
+
 def _fit(table: Table, config: PartyConfig, label: str | None = None) -> DoctorCheck:
     """Whether all cells fit the schema; a study maps the others, and only their owner is told."""
     if not (odd := [line for line in table.report.misfit_lines() if not line.startswith(f"{label}: ")]):
