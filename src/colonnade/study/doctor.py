@@ -219,7 +219,7 @@ def _labels(table: Table, label: str, task: AlignmentTask | None) -> DoctorCheck
     what = (
         "the schema says what they become"
         if lost
-        else "these rows stay off the list of keys, and no other participant is told"
+        else "these rows stay off the list of keys, of which others see the length at most"
         if task is not None
         else "fill them; as they are, the study maps them as it maps cells outside a schema"
     )
