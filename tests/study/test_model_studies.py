@@ -97,7 +97,9 @@ def test_whoever_has_no_label_is_left_off_the_list_of_its_owner(place, tmp_path,
     staged.remove()
     told = {name: {check.what: check for check in examine(study.path, place.config_file(name))} for name in COLUMNS}
     assert "labels" not in told["shop"]
-    check_words(told["bank"]["labels"].detail, "7 of ", "stay off the list of keys, of which others see the length at most")
+    check_words(
+        told["bank"]["labels"].detail, "7 of ", "stay off the list of keys, of which others see the length at most"
+    )
     assert (told["bank"]["labels"].level, told["bank"]["table"].level) == ("unsure", "good")
     assert "7 without a label" in told["bank"]["keys"].detail
     assert private_forecast(study, config)["labels"] == f"labels: {told['bank']['labels'].detail}"
