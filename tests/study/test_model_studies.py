@@ -12,6 +12,7 @@ import pytest
 
 from colonnade.cli import text_output
 from colonnade.errors import BudgetError, PolicyError, StudyError
+from colonnade.federation.checks import private_forecast
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, NonPrivate, Statement
 from colonnade.privacy.statement import format_rounded_up
@@ -96,9 +97,15 @@ def test_whoever_has_no_label_is_left_off_the_list_of_its_owner(place, tmp_path,
     staged.remove()
     told = {name: {check.what: check for check in examine(study.path, place.config_file(name))} for name in COLUMNS}
     assert "labels" not in told["shop"]
-    check_words(told["bank"]["labels"].detail, "7 of ", "stay off the list of keys, and no other participant is told")
+    check_words(
+        told["bank"]["labels"].detail, "7 of ", "stay off the list of keys, of which others see the length at most"
+    )
     assert (told["bank"]["labels"].level, told["bank"]["table"].level) == ("unsure", "good")
     assert "7 without a label" in told["bank"]["keys"].detail
+    assert private_forecast(study, config)["labels"] == f"labels: {told['bank']['labels'].detail}"
+    assert private_forecast(study, shop)["labels"] is None
+    assert f"bank's labels: {told['bank']['labels'].detail}" in text_output.own_forecast(study, [config, shop])
+    assert "label" not in text_output.own_forecast(study, [shop])
     schema = place.folder / "schemas" / "bank.toml"
     schema.write_text(schema.read_text().replace('"flag"', '"flag"\nmissing = false'))
     again = Study.load(study.path)

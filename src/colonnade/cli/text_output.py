@@ -21,6 +21,7 @@ from colonnade.protocols.align import AlignmentTask
 from colonnade.report.privacy import people
 from colonnade.sanitize import sanitize, sanitize_lines
 from colonnade.study import PartyConfig, Preflight, Study
+from colonnade.study.doctor import missing_labels
 from colonnade.study.local import folder_of
 from colonnade.study.preflight import AlignmentEstimate, RunEstimate, SecuritySummary, outlook
 from colonnade.tables import EncodingReport
@@ -108,7 +109,12 @@ def forecast(found: SampleSizeForecast | None, study: Study) -> str:
 
 
 def own_forecast(study: Study, configs: Sequence[PartyConfig]) -> str:
-    """The forecast for as many people as these parties' tables can have in common; for their own eyes."""
+    """The labels that are missing, and the forecast for as many people as match at most; for their own eyes."""
+    lost = [f"{own.name}'s {said}" for own in configs if (said := missing_labels(study, own))]
+    return "\n".join(filter(None, [*lost, _own_forecast(study, configs)]))
+
+
+def _own_forecast(study: Study, configs: Sequence[PartyConfig]) -> str:
     known = [rows for own in configs if (rows := own.count_rows(study.roster.schemas[own.name])) is not None]
     found = outlook(study)
     if found is None or not known or (found.rows is not None and found.rows <= min(known)):

@@ -57,9 +57,8 @@ PAGE = 50
 SHOWN_DIGITS = 16
 """Digits of the digest that a yes names."""
 _MOST_STUDY_COLUMNS = 200
-_UNKNOWN = dict.fromkeys(
-    ("refused", "description", "trial", "attempts", "ledger_news", "early_ends", "people", "forecast", "counting")
-)
+_ASKED = ("refused", "description", "trial", "attempts", "ledger_news", "early_ends", "people", "labels", "forecast")
+_UNKNOWN = dict.fromkeys((*_ASKED, "counting"))
 """What the page asks of a check that has not ended."""
 _NOTES = ("align", "keys", "schema_news", "security", "again", "earlier", "watches")
 """Sentences of an assessment that are shown below the price."""

@@ -21,7 +21,7 @@ from colonnade.models.serialization import finite_or_null
 from colonnade.privacy.statement import log_odds_by_row
 from colonnade.protocols.cost import ParticipantLoad
 from colonnade.study.connect import load_identity
-from colonnade.study.doctor import DoctorCheck, examine_party
+from colonnade.study.doctor import DoctorCheck, examine_party, missing_labels
 from colonnade.study.fork_server import ForkServer
 from colonnade.study.party_config import EarlierRuns, PartyConfig, asks_before_rerun, rerun_refusal
 from colonnade.study.preflight import AlignmentLoad, Preflight, SecuritySummary, outlook, preflight
@@ -85,12 +85,12 @@ def assess(study_file: Path, config: PartyConfig, name: str, digest: str) -> tup
 
 
 def private_forecast(study: Study, config: PartyConfig) -> dict[str, Any]:
-    """What follows from the number of rows of the party's table, for its own eyes, when its own person asks."""
+    """What follows from the party's rows and the labels among them, for its own eyes, when its own person asks."""
     rows = config.count_rows(study.roster.schemas[config.name])
     expected = outlook(study)
     if rows is not None and expected is not None and (expected.rows is None or expected.rows > rows):
         expected = outlook(study, rows)
-    return {"people": rows, "forecast": _forecast_in_words(expected)}
+    return {"people": rows, "labels": missing_labels(study, config), "forecast": _forecast_in_words(expected)}
 
 
 def _forecast_in_words(expected: SampleSizeForecast | None) -> str | None:

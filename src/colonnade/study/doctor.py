@@ -219,12 +219,27 @@ def _labels(table: Table, label: str, task: AlignmentTask | None) -> DoctorCheck
     what = (
         "the schema says what they become"
         if lost
-        else "these rows stay off the list of keys, and no other participant is told"
+        else "these rows stay off the list of keys, of which others see the length at most"
         if task is not None
         else "fill them; as they are, the study maps them as it maps cells outside a schema"
     )
     said = f"{lost + odd:,} of {table.rows:,} in {label!r} are missing, or not in the schema"
     return DoctorCheck("labels", "unsure", f"{said}: {what}")
+
+
+def missing_labels(study: Study, config: PartyConfig) -> str | None:
+    """How many labels this party's own column lacks, for its own eyes; ``None`` if none, or if it has no label here.
+
+    One column is read; in lanes, where a table may be too long for that, the run itself says it.
+    """
+    if (label := study.label_of(config.name)) is None or study.content.lanes is not None:
+        return None
+    with suppress(ColonnadeError):  # a table that cannot be read is named where it is checked
+        found = _labels(
+            config.table(study.roster.schemas[config.name].select([label]), None, label), label, study.aligning
+        )
+        return None if found.level == "good" else f"{found.what}: {found.detail}"
+    return None
 
 
 def _fit(table: Table, config: PartyConfig, label: str | None = None) -> DoctorCheck:

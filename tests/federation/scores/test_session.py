@@ -579,7 +579,9 @@ def test_a_time_that_is_no_date_is_refused_where_it_arrives():
     assert web_api._to_json(RefusedPerson(until.high), "p") == {"id": "p", "refused_until": "6325-04-08T15:04:32Z"}
 
 
-def play_session(place: Place, standing: StandingStudy) -> tuple[int, dict[str, BaseException]]:
+def play_session(
+    place: Place, standing: StandingStudy, shops: ScoresParticipant | None = None
+) -> tuple[int, dict[str, BaseException]]:
     """One session of everybody, ended at once: how many people were common, and who was refused something."""
     questions, shop, matched, wrong = QuestionQueue(), place.config("shop"), [], {}
     begin, questions.begin = questions.begin, lambda people: matched.append(len(people)) or begin(people)
@@ -592,7 +594,7 @@ def play_session(place: Place, standing: StandingStudy) -> tuple[int, dict[str, 
 
     parts = {
         "bank": make_owner(standing, place.config("bank"), questions),
-        "shop": make_owner(standing, shop, answers.open_session),
+        "shop": shops or make_owner(standing, shop, answers.open_session),
         "coordinator": ScoresParticipant(standing, coordinator),
     }
     room = InMemoryNetwork([*parts], timeout=60)
@@ -628,6 +630,33 @@ def test_sessions_that_try_out_keys_end_at_the_limit_of_alignments(place, tmp_pa
     assert (book.count_alignments(days=30), book.count_aborted_studies()) == (2, 0)
     assert (book.studies, book.count_alignments(days=1e-9)) == (0, 0)
     book.verify()
+
+
+def test_sessions_without_an_alignment_that_try_out_lists_end_at_the_same_limit(place, tmp_path):
+    """A list that was found equal is not counted again; any other one could be a guess."""
+    place = Place(Path(shutil.copytree(place.folder, tmp_path / "s")))
+    tables = [place.folder / "tables" / f"{name}.csv" for name in COLUMNS]
+    held = [(each.read_text().splitlines()[0], sorted(each.read_text().splitlines()[1:])) for each in tables]
+    both = {line.split(",")[0] for line in held[0][1]} & {line.split(",")[0] for line in held[1][1]}
+    for each, (head, lines) in zip(tables, held, strict=True):
+        each.write_text("\n".join([head, *(line for line in lines if line.split(",")[0] in both)]) + "\n")
+    path, right = place.folder / "shop" / "party.toml", tables[0].read_text()
+    path.write_text(f"{path.read_text()}\n[policy.alignments]\nat_most = 3\n")
+    standing, shop = StandingStudy.of(place.study("loose", align=False)), place.config("shop")
+    answers = KeptAnswers(standing, shop, shop.path.parent / "agent", clock=lambda: NOON)
+    shops, book = make_owner(standing, shop, answers.open_session), Ledger(shop.ledger)
+    for _ in range(2):
+        assert play_session(place, standing, shops)[0] == len(both)
+        assert book.count_alignments(days=30) == 1
+    for counted in (1, 2, 3):
+        tables[0].write_text("\n".join(right.splitlines()[:-counted]) + "\n")
+        assert "shop" in play_session(place, standing, shops)[1]
+        assert book.count_alignments(days=30) == counted
+    tables[0].write_text(right)
+    matched, wrong = play_session(place, standing, shops)
+    answers.close()
+    assert matched == 0
+    check_said(wrong["shop"], "PO701")
 
 
 def test_an_alignment_that_is_used_again_is_not_counted_and_one_of_a_study_is(place, tmp_path):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -342,15 +341,31 @@ def make_owner(
     if questions is None:
         config.check_budget(study)
 
+    equal = study.aligning is not None  # then the alignment is counted
+
     def program(me: Owner) -> None:
+        nonlocal equal
         asked = replace(config, asked_by=f"the standing question {study.name}")
+        if not equal:  # whoever may compare list after list tries ours out, as by aligning
+            asked.note_alignment(study)
         matching = OwnerAlignment(study, asked, table, AlignmentLog())
-        aligned = matching.owner(me)
+        aligned, equal = matching.owner(me), study.aligning is not None
         if isinstance(answers, QuestionQueue):
             answers.prepare(question.weigh(aligned), table.own_ids.repeated())
-            question.asker(me, aligned, answers)
+            try:
+                question.asker(me, aligned, answers)
+            finally:
+                equal = equal or answers.ready
         else:
-            question.dealer(me, aligned, partial(answers, matching.people))
+            question.dealer(me, aligned, opened(matching.people, answers))
+
+    def opened(people: Sequence[bytes], answers: AnswerOpener) -> Callable[[Summands], Gate]:
+        def gate(summands: Summands) -> Gate:
+            nonlocal equal
+            equal = True  # the same list tells nothing new the next time
+            return answers(people, summands)
+
+        return gate
 
     return ScoresParticipant(standing, program, questions)
 
