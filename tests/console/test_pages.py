@@ -288,7 +288,7 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
         (second / "privacy.json").write_text(json.dumps(statement.to_dict() | more))
         assert ("All 2 attempts together tell" in client.get(path).text) == shown
     bank.store.end_attempt(entry.id, 2, "finished", None)
-    bank.store.record_hub_state(entry.id, {"bank": True}, "done", None)
+    bank.store.record_hub_state(entry.id, {"bank": True}, "done")
     text = client.get(f"/history?study={entry.id}").text
     frame = f'src="/studies/{entry.id}/report" sandbox'
     shows(text, "clinic was lost", "tried again by itself", "code 22 of docs/reference/errors.md", frame)
@@ -298,7 +298,7 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
     shows(framed.headers["content-security-policy"], "sandbox", "default-src 'none'")
     hides(framed.headers["content-security-policy"], "script-src")
     for number in range(2):
-        bank.store.record_hub_state(bank.receive(f"number {number}").id, {}, "cancelled", None)
+        bank.store.record_hub_state(bank.receive(f"number {number}").id, {}, "cancelled")
     monkeypatch.setattr(party_pages, "PAGE", 2)
     pages = [client.get(f"/history?page={place}").text for place in (1, 2, 3)]
     assert [[number for number in (1, 0) if f"number {number}" in page] for page in pages] == [[1, 0], [], []]

@@ -98,7 +98,7 @@ class Desk:
         proposal.write(self.filing.folder / "studies" / proposal.id / "study", self.circle.members)
         entry = self.filing.receive(proposal)
         if state is not None:
-            self.filing.record_hub_state(entry.id, {}, state, None)
+            self.filing.record_hub_state(entry.id, {}, state)
         return entry.folder
 
     def waiting(self, ago: timedelta = NOW) -> str:
@@ -282,7 +282,7 @@ def test_nothing_runs_without_our_own_yes(desk: Desk) -> None:
     filing, study = desk.filing, desk.taken().name
     assert not desk.begin(study), "it is being checked"
     filing.record_assessment(study, {"refused": None}, "waiting", None)
-    filing.record_hub_state(study, dict.fromkeys(("bank", "shop", "clinic"), True), "running", None)
+    filing.record_hub_state(study, dict.fromkeys(("bank", "shop", "clinic"), True), "running")
     assert not desk.begin(study), "the hub says that all have agreed, and we have not"
     assert (filing.running_attempts(), filing.unsent_answers()) == ([], [])
     filing.approve(study, Approver.at_terminal("eva"))
@@ -294,7 +294,7 @@ def test_nothing_runs_without_our_own_yes(desk: Desk) -> None:
     assert not desk.begin("0" * 32), "a study that nobody knows"
     filing.withdraw(study, "eva", "second thoughts")
     assert [entry.id for entry in filing.unsent_withdrawals()] == [study]
-    filing.record_hub_state(study, {}, "cancelled", None)
+    filing.record_hub_state(study, {}, "cancelled")
     assert filing.unsent_withdrawals() == []
 
 
@@ -328,14 +328,14 @@ def test_the_hub_says_what_became_of_it_once(desk: Desk, end: str) -> None:
     desk.filing.approve(study, Approver.at_terminal("eva"))
     desk.filing.record_assessment(own, {"refused": "over budget"}, "refused", "the policy")
     for each in (study, own):
-        desk.filing.record_hub_state(each, {"bank": False}, end, None)
+        desk.filing.record_hub_state(each, {"bank": False}, end)
     assert (desk.state(study), desk.state(own)) == (end, "refused"), "our own refusal stays ours"
     assert desk.filing.entry(own).answers == {"bank": False, "shop": None, "clinic": None}
     assert desk.filing.entry(study).said_by_hub == (end != "declined"), "the bank has signed its no"
     if end in ("done", "failed", "expired"):
-        desk.filing.record_hub_state(study, {"bank": True, "eve": True}, "cancelled", None)
+        desk.filing.record_hub_state(study, {"bank": True, "eve": True}, "cancelled")
         assert desk.state(study) == end
-        desk.filing.record_hub_state(study, {"bank": None}, "cancelled", None)
+        desk.filing.record_hub_state(study, {"bank": None}, "cancelled")
         assert desk.filing.entry(study).answers == {"bank": True, "shop": None, "clinic": None}, "once proven, always"
 
 
@@ -348,10 +348,24 @@ def test_what_our_own_person_decided_stays_whatever_a_hub_says(desk: Desk, end: 
     filing.decline(declined, "eva", "")
     filing.withdraw(withdrawn, "eva", "")
     for study in (declined, withdrawn, yes):
-        filing.record_hub_state(study, {}, end, None)
+        filing.record_hub_state(study, {}, end)
     assert (desk.state(declined), desk.state(withdrawn)) == ("declined", "cancelled")
     assert [filing.entry(study).state_by for study in (declined, withdrawn, yes)] == ["us", "us", "the hub"]
     assert [entry.id for entry in filing.unsent_answers()] == [declined], "no word of ours is made of the hub's"
+
+
+def test_when_a_study_ended_is_not_the_hubs_word(desk: Desk) -> None:
+    study, long_ago = desk.waiting(), "2000-01-01T00:00:00.000+00:00"
+    agent = Agent.__new__(Agent)
+    agent.store, agent._ahead, agent._running = desk.filing, {}, {}
+    agent.config = SimpleNamespace(name="bank")  # type: ignore[assignment]
+    told = {"id": study, "state": "cancelled", "answers": {}, "attempt": 0, "room": None, "ended": long_ago}
+    agent._process_news({"studies": [told]})
+    first = desk.filing.entry(study).ended
+    assert first
+    assert datetime.fromisoformat(first) > datetime.now(UTC) - HOUR
+    agent._process_news({"studies": [told]})
+    assert desk.filing.entry(study).ended == first, "when we first heard of it"
 
 
 def test_a_yes_ends(desk: Desk) -> None:
@@ -365,14 +379,14 @@ def test_a_yes_ends(desk: Desk) -> None:
     assert desk.state(study) == "approved"
     assert filing.expire(timedelta(minutes=59)) == ["a study"], "what runs is not closed"
     assert not desk.begin(study)
-    filing.record_hub_state(study, {}, "running", None)
+    filing.record_hub_state(study, {}, "running")
     assert desk.state(study) == "expired"
     filing.end_attempt(other, 1, "lost", None)
     assert not desk.begin(other, 2, NOW)
     assert filing.expire(NOW) == ["a study"]
     assert [(number, ended) for _, number, ended in filing.unsent_outcomes()] == [(1, "lost")]
     for said in ("done", "expired"):
-        filing.record_hub_state(other, {}, said, None)
+        filing.record_hub_state(other, {}, said)
         assert desk.state(other) == "done", "others finished while we were away"
 
 
@@ -416,7 +430,7 @@ def test_a_hub_that_was_put_back_is_told_again(tmp_path: Path, put_back: str) ->
         told = talk.desk.study(study, "ana")
         for name, filing in parties.items():
             filing.resend_forgotten(study, name, told)
-            filing.record_hub_state(study, told["answers"], told["state"], told["ended"])
+            filing.record_hub_state(study, told["answers"], told["state"])
         tell()
         if told["attempt"] and told["state"] == "running":
             talk.outcome(study, "coordinator", "lost", told["attempt"])
@@ -424,7 +438,7 @@ def test_a_hub_that_was_put_back_is_told_again(tmp_path: Path, put_back: str) ->
     assert talk.state(study) == ("done", 2)
     for filing in parties.values():
         assert not filing.start_attempt(study, 3, "r", MOST, ever)
-        filing.record_hub_state(study, {}, "failed", None)
+        filing.record_hub_state(study, {}, "failed")
         assert filing.entry(study).state == "done", "there is a result here, whatever a hub says"
 
 
@@ -450,7 +464,7 @@ def test_proposals_of_one_analyst_are_counted(desk: Desk, monkeypatch: pytest.Mo
     refused("FE086", desk.taken, "a third")
     agent_store.make_room(desk.filing, desk.asked("of somebody else", analyst="bank"))
     for study in opened:
-        desk.filing.record_hub_state(study, {}, "cancelled", None)
+        desk.filing.record_hub_state(study, {}, "cancelled")
     for number in range(2):
         desk.taken(f"more {number}", "cancelled")
     refused(("FE086", "4"), desk.taken, "a fifth")
@@ -540,7 +554,7 @@ def test_logs_show_every_attempt_in_order(waiting: tuple[AgentStore, str, Path],
     said = {"time": when.format(13), "presence": here}
     (folder / "output.jsonl").write_text(f"begins\n{json.dumps(said)}\na line of a log\n")
     store.end_attempt(study, 1, "lost", None)
-    store.record_hub_state(study, {}, "failed", None)
+    store.record_hub_state(study, {}, "failed")
     code, text, _ = in_this_process("federation", "logs", party, study[:6], "-f")
     assert code == 0
     assert [line.split(maxsplit=1)[1] for line in text.splitlines()] == [

@@ -438,7 +438,7 @@ class Agent(StandingProcess):
                 continue
             self._ahead.pop(study, None)
             self.store.resend_forgotten(study, self.config.name, told)
-            self.store.record_hub_state(study, told["answers"], state, told.get("ended"))
+            self.store.record_hub_state(study, told["answers"], state)
             if state == "running" and told.get("room") == f"{study}.{told['attempt']}":
                 self._running[study] = (told["attempt"], told["room"])
             else:

@@ -258,11 +258,12 @@ class AgentStore:
         no = self.file.row("SELECT 1 FROM studies WHERE digest = ? AND why IS NOT NULL", (digest,))
         return no is not None, int(self.file.rows(_TRIES, {"digest": digest})[0][0])
 
-    def record_hub_state(self, id: str, answers: Mapping[str, bool | None], state: str, ended: str | None) -> None:
+    def record_hub_state(self, id: str, answers: Mapping[str, bool | None], state: str) -> None:
         """Keep proven answers, and what the hub says has become of a proposal, unless we decided that ourselves.
 
         What our policy refused and what a person here declined or withdrew stays so. Where our own attempt has
-        finished, there is a result, whatever the hub says. An answer that was proven once stays so, too.
+        finished, there is a result, whatever the hub says. An answer that was proven once stays so, too. When it ended
+        is when we first heard of it: by that, files are deleted, and the hub could name any day.
         """
         with self.file.writing() as file:
             row = file.execute(f"{_STUDIES} WHERE id = ?", (id,)).fetchone()
@@ -272,10 +273,10 @@ class AgentStore:
             if state in _ENDS:
                 file.execute("UPDATE studies SET withdrawal = 0 WHERE id = ?", (id,))  # there is nobody to tell it to
                 file.execute(
-                    "UPDATE studies SET state = ?, ended = ? WHERE id = ? AND state NOT IN ('refused', 'done') AND "
-                    "(? OR (why IS NULL AND (state NOT IN ('failed', 'expired') "
+                    "UPDATE studies SET state = ?, ended = coalesce(ended, ?) WHERE id = ? "
+                    "AND state NOT IN ('refused', 'done') AND (? OR (why IS NULL AND (state NOT IN ('failed', 'expired') "
                     "OR (state = 'expired' AND attempt > 0))))",  # we were away while it came to an end
-                    ("done" if row["finished"] else state, ended or timestamp_now(), id, row["finished"]),
+                    ("done" if row["finished"] else state, timestamp_now(), id, row["finished"]),
                 )
 
     def resend_forgotten(self, id: str, party: str, told: Mapping[str, Any]) -> None:
