@@ -366,6 +366,20 @@ def test_what_our_own_person_decided_stays_whatever_a_hub_says(desk: Desk, end: 
     assert [entry.id for entry in filing.unsent_answers()] == [declined], "no word of ours is made of the hub's"
 
 
+def test_when_a_study_ended_is_not_the_hubs_word(desk: Desk) -> None:
+    study, long_ago = desk.waiting(), "2000-01-01T00:00:00.000+00:00"
+    agent = Agent.__new__(Agent)
+    agent.store, agent._ahead, agent._running = desk.filing, {}, {}
+    agent.config = SimpleNamespace(name="bank")  # type: ignore[assignment]
+    told = {"id": study, "state": "cancelled", "answers": {}, "attempt": 0, "room": None, "ended": long_ago}
+    agent._process_news({"studies": [told]})
+    first = desk.filing.entry(study).ended
+    assert first
+    assert datetime.fromisoformat(first) > datetime.now(UTC) - HOUR
+    agent._process_news({"studies": [told]})
+    assert desk.filing.entry(study).ended == first, "when we first heard of it"
+
+
 def test_a_yes_ends(desk: Desk) -> None:
     filing, study = desk.filing, desk.filing.receive(desk.asked(ago=2 * HOUR)).id
     other = desk.filing.receive(desk.asked("runs between", ago=2 * HOUR)).id

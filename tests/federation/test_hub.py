@@ -39,7 +39,14 @@ from colonnade.federation.hub_protocol import (
 )
 from colonnade.federation.hub_server import HubServer
 from colonnade.federation.invitations import InvitationToken, new_draw, seal_draw
-from colonnade.federation.members import FederationMembers, accept_member, find_new_members, six_words, word_list
+from colonnade.federation.members import (
+    FederationMembers,
+    HubPart,
+    accept_member,
+    find_new_members,
+    six_words,
+    word_list,
+)
 from colonnade.federation.statements import Proposal, ProposalAnswer, Withdrawal, sign_content
 from colonnade.study import PartyConfig
 from colonnade.study.spec import is_party_file
@@ -318,6 +325,8 @@ def test_an_invitation_is_good_for_one_name_one_key_and_a_while(hub: Hub) -> Non
     refused("FE052", hub.invitations.admit, "one", hub.members, datetime.now(UTC))
     for wrong in ("bank", "others", "invitation.x", "coordinator"):
         refused("FE039", hub.invite, wrong)
+    with_olga = replace(hub.members, hub=HubPart(operators=("Olga",)))
+    refused("FE039", with_olga.check_new, "olga")  # the file could not be read any more
     refused("FE046", hub.invite, "three", days=40)
     content = json.loads(urlsafe_b64decode(token.pack().removeprefix("colonnade-invitation-") + "=="))
     content["expires"] = content["expires"].removesuffix("+00:00")

@@ -336,7 +336,8 @@ class FederationMembers:
 
     def check_new(self, name: str) -> None:
         """Raise an error unless somebody who joins may have this name."""
-        if check_name(name).lower() in map(str.lower, self.roles) or not is_allowed_name(name):
+        taken = {*self.roles, *(() if self.hub is None else self.hub.operators)}
+        if check_name(name).lower() in map(str.lower, taken) or not is_allowed_name(name):
             raise FederationError(f"{name!r} is taken in the federation {self.name!r}: choose another name [FE039]")
 
     def with_member(self, certificate: Certificate, role: FederationRole) -> FederationMembers:

@@ -22,6 +22,7 @@ from colonnade.disk import reading
 from colonnade.errors import BudgetError, LedgerError, PrivacyError, StudyError
 from colonnade.privacy import Adjacency, Budget, Event, Ledger, Observer, Trust, parse_budgets
 from colonnade.privacy.events import check_sources
+from colonnade.privacy.ledger.approvers import BY_PROGRAM
 from colonnade.privacy.ledger.caps import RemainingBudget, SpendingAccounts, StudySpending
 from colonnade.privacy.ledger.participants import MOST_NAMED, CrossStudyObserver, CrossStudyViews, DisclosedStudy
 from colonnade.privacy.observers import COORDINATOR, OTHERS, check_delta
@@ -146,7 +147,7 @@ class SessionBudget:
     def _in_ledger(self, name: str, told: DisclosedStudy) -> Iterator[Callable[[], None]]:
         ledger = self.ledger
         assert ledger is not None  # noqa: S101 - for the type checker; the caller looked
-        entry = ledger.reserve(name, _digest(told), told.events, told.trust, self._limits)
+        entry = ledger.reserve(name, _digest(told), told.events, told.trust, self._limits, approvers=[BY_PROGRAM])
 
         def spend() -> None:
             with self._lock:

@@ -16,7 +16,7 @@ from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
-from colonnade.privacy.ledger.approvers import Approver
+from colonnade.privacy.ledger.approvers import BY_PROGRAM, Approver
 from colonnade.privacy.ledger.caps import (
     AbortedStudiesLimit,
     AlignmentsLimit,
@@ -183,7 +183,7 @@ class PartyConfig:
         self._check_open()
         if isinstance(approve, DigestApproval):
             approve(study, statement)  # a digest of another study is a mistake, even where the policy approves
-        known = getattr(approve, "approvers", (Approver("the calling program", "program", ""),))
+        known = getattr(approve, "approvers", (BY_PROGRAM,))
         if self.approval == "auto-within-budget":
             by = (isinstance(approve, DigestApproval) and approve.approvers) or (self.policy_approver,)
             return ", ".join(map(str, by)), by

@@ -181,6 +181,7 @@ def test_a_period_is_reserved_before_the_first_answer_and_costs_once_however_oft
         assert told == told[:1] * 30, "asked about alone, the answer is always the same"
         (entry,) = Ledger(ledger).entries()
         assert (entry.state, entry.events) == ("sent", (standing.task.event,))
+        assert [str(each) for each in entry.approvers] == ["the digest in the party's file"]
         assert Ledger(ledger).epsilon_spent(Observer.party("bank"), 1e-5) <= 2.0, "30 questions that were 14.9"
     with standing_up(place, standing, lambda: moment[0]) as questions:
         assert questions.ask(first[:1]).result(60) == told[0], "after a restart, too"

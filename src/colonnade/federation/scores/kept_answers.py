@@ -30,6 +30,7 @@ from colonnade.federation.scores.periods import Period, kind_named
 from colonnade.federation.scores.session import StandingStudy
 from colonnade.federation.store_file import StoreFile
 from colonnade.privacy import LedgerEntry
+from colonnade.privacy.ledger.approvers import Approver
 from colonnade.protocols.on_demand import Gate, GateDecision, Integers, PeoplePlaces, Summands
 from colonnade.randomness import new_key
 from colonnade.study import PartyConfig
@@ -124,6 +125,10 @@ class _Known(NamedTuple):
     key: bytes
     answered: int
     closed: int
+
+
+_BY = Approver("the digest in the party's file", "policy", "[agent.scores]")
+"""Who approved a standing question: nobody is asked, since its study stands in the file."""
 
 
 class KeptAnswers:
@@ -313,7 +318,7 @@ class KeptAnswers:
             if entry is None:
                 entry = ledger.reserve(
                     self._label(period.name), study.digest, events, study.trust, config.caps, config.periods,
-                    config.ledger_keys(study), early=config.failures,
+                    config.ledger_keys(study), early=config.failures, approvers=(_BY,),
                 )  # fmt: skip
         except (BudgetError, PolicyError) as error:
             _LOG.warning("no scores of %s: %s", period.name, error)

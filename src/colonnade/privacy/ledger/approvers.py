@@ -67,6 +67,7 @@ class ApprovalRule:
 
 
 ONE_PERSON = ApprovalRule(1)
+BY_PROGRAM = Approver("the calling program", "program", "")
 
 
 def write_approvers(approvers: Iterable[Approver]) -> str:
