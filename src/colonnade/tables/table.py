@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError
+from colonnade.lazy import LazyModule
 from colonnade.tables import files
 from colonnade.tables.bins import Matrix
 from colonnade.tables.cell_parsing import CellLocation, TextFormat, pa, pc
@@ -47,6 +48,8 @@ from colonnade.tables.sources.base import ExternalSort, TableSource
 
 if TYPE_CHECKING:
     from colonnade.tables.sources import factory
+else:
+    factory = LazyModule("colonnade.tables.sources.factory")  # databases and stores take long to load
 
 Order = NDArray[np.int64]
 

@@ -14,7 +14,8 @@ from scipy.stats import norm as normal
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError
 from colonnade.kinds.pca import programs as power, task as power_task
 from colonnade.kinds.pca.sensitivity import changed_products_sensitivity, products_sensitivity
-from colonnade.kinds.pca.task import DirectionHistory, reach_for
+from colonnade.kinds.pca.subspace_iteration import DirectionHistory
+from colonnade.kinds.pca.task import reach_for
 from colonnade.privacy import Observer, Statement, parse_budgets
 from colonnade.privacy.sensitivity import changed_columns_sensitivity, moments_sensitivity
 from colonnade.protocols.moments.task import Moments

@@ -11,7 +11,8 @@ Reading order:
 
 - ``model``: ``PCA``, which a data scientist calls; it plans one of the two tasks.
 - :mod:`colonnade.protocols.moments`: the task and programs of second moments, which regression and split share.
-- ``task``, ``programs``: the task of wide tables, how far one person moves it and its public search; its programs.
+- ``task``, ``programs``, ``subspace_iteration``: the task of wide tables and how far one person moves it, its programs
+  and its public search.
 - ``sensitivity``: how far one person moves products with directions.
 - ``report``: how a person sees the result.
 - ``audit``: the games.

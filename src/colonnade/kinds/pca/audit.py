@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from colonnade.audit.registry import Game, OnePersonSampler, describe_neighbours, find_furthest, observers, register
 from colonnade.kinds import PCA
 from colonnade.kinds.pca import programs as direction_integers
-from colonnade.kinds.pca.task import DirectionHistory, SubspaceIteration
+from colonnade.kinds.pca.subspace_iteration import DirectionHistory
+from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.models import Roster
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.protocols.moments import programs

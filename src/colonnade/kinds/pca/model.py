@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.pca.task import NoisyProducts, SubspaceIteration, fits, reach_for
+from colonnade.kinds.pca.subspace_iteration import NoisyProducts
+from colonnade.kinds.pca.task import SubspaceIteration, fits, reach_for
 from colonnade.models.base import Estimator, Matrix, People, ReadingOptions, encoded_matrix, gather_people, table_of
 from colonnade.models.estimates import NORMAL_95, Estimate
 from colonnade.models.planner import (

@@ -33,15 +33,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.pca.task import (
-    DirectionHistory,
-    IntegerDirections,
-    LabelledProducts,
-    NoisyProducts,
-    SubspaceIteration,
-    label_directions,
-    random_directions,
-)
+from colonnade.kinds.pca import subspace_iteration
+from colonnade.kinds.pca.subspace_iteration import DirectionHistory, IntegerDirections, NoisyProducts, random_directions
+from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
 from colonnade.mpc import ShareEngine, Shares
 from colonnade.mpc.accelerator import expect_work
@@ -320,9 +314,13 @@ def _wanted(
 ) -> IntegerDirections:
     """The directions of the next round, from what was opened; random ones, or the label's, in the first round."""
     if not opened:
-        return asked.round_directions(label_directions(task) if task.labels else random_directions(task, stream))
+        return asked.round_directions(
+            subspace_iteration.label_directions(task) if task.labels else random_directions(task, stream)
+        )
     if task.labels:
-        return asked.round_directions(LabelledProducts(task, tuple(asked.rounds), tuple(opened)).following())
+        return asked.round_directions(
+            subspace_iteration.LabelledProducts(task, tuple(asked.rounds), tuple(opened)).following()
+        )
     return asked.round_directions(NoisyProducts(task, tuple(asked.rounds), tuple(opened)).following())
 
 

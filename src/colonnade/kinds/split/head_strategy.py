@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds.pca.task import LabelledProducts, NoisyProducts, SubspaceIteration, fits, reach_for
+from colonnade.kinds.pca.subspace_iteration import LabelledProducts, NoisyProducts
+from colonnade.kinds.pca.task import SubspaceIteration, fits, reach_for
 from colonnade.kinds.regression.model import WEIGHTS
 from colonnade.kinds.split.encoder_base import EdgeOptions, Matrix, Training
 from colonnade.kinds.split.encoders import USAGE_KEYS, Encoder, EncoderSpec
