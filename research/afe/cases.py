@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from colonnade.models.planner import Roster
 from colonnade.privacy import Trust
 from colonnade.tables import Category, Dataset, Schema, Table, category, number
-from colonnade.tables.centring import ColumnCentring
 from colonnade.tables.datasets import PERSON_ID, person_ids
+from colonnade.tables.table import ColumnCentring
 from research.datasets import load_dataset, load_halves
 from research.datasets.catalog import ADULT, Layout
 from research.datasets.pictures import CLASSES, Halves

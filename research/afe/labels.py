@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from colonnade import SplitClassifier
-from colonnade.audit.attacks.labels import LabelGuesses, infer_labels
+from colonnade.audit.attacks.membership import LabelGuesses, infer_labels
 from colonnade.audit.attacks.views import collect_gradients
 from research.afe import settings
 from research.afe.cases import Case

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.attacks.inversion import Inversion, InversionQuality
-from colonnade.audit.attacks.labels import LabelGuesses
-from colonnade.audit.attacks.membership import Membership
+from colonnade.audit.attacks.membership import LabelGuesses, Membership
 from research.afe import cases, labels, ours, own, published, settings, threats
 from research.afe.cases import Case
 from research.afe.published import Mode

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression as Exact
 from sklearn.metrics import roc_auc_score
 
 from colonnade.kinds.glm.model import GLM
-from colonnade.tables.centring import ColumnCentring
+from colonnade.tables.table import ColumnCentring
 from research.reproduce import chance, vertical
 from research.reproduce.census import People
 from research.reproduce.chance import Matrix, Places

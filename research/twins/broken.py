@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from colonnade.audit import Game, Sampler
 from colonnade.privacy import Event, Observer
-from colonnade.privacy.releases import PoissonSampled, RepeatedRelease
+from colonnade.privacy.noise_laws import PoissonSampled, RepeatedRelease
 
 HALF = "half the variance of the noise"
 ONE_OWNER = "only one owner adds its share"

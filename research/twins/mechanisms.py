@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 
 from colonnade.audit import Game
 from colonnade.audit.mechanisms import GridSampler, OpenedNumber, ResponseSampler, Shares
-from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, drawn_laws, law_named, law_of_event
-from colonnade.privacy.releases import RepeatedRelease, SquaredRelease
+from colonnade.privacy.noise_laws import (
+    CLOSEST_TO_GAUSSIAN,
+    RepeatedRelease,
+    SquaredRelease,
+    drawn_laws,
+    law_named,
+    law_of_event,
+)
 from colonnade.randomness import Stream
 from research.twins.broken import (
     COINS,

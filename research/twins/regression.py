@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from colonnade.kinds.regression.audit import CoefficientSampler, GradientSampler
-from colonnade.privacy.releases import RepeatedRelease
+from colonnade.privacy.noise_laws import RepeatedRelease
 from research.twins.broken import (
     COINS,
     HALF,

@@ -15,10 +15,10 @@ from colonnade.kinds.split.audit import (
     Integers,
     LabelSlopeSampler,
 )
+from colonnade.kinds.split.embedding_programs import NoiseDraw
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS
 from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder
 from colonnade.kinds.split.encoders import Encoder, TrainableEncoder
-from colonnade.kinds.split.private_training import NoiseDraw
 from colonnade.protocols.iteration import NoiseSampler
 from colonnade.randomness import Stream
 from research.twins.broken import EVERY_EPOCH, HALF, TO_PARTY, as_analyst, charged_once, in_sampler, quieter

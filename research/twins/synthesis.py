@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.audit import CountFractionSampler, MixtureSumSampler
-from colonnade.privacy.releases import RepeatedRelease
+from colonnade.privacy.noise_laws import RepeatedRelease
 from colonnade.randomness import Stream
 from research.twins.broken import (
     COINS,

@@ -37,13 +37,12 @@ from colonnade.audit.attacks import (
     ssim,
 )
 from colonnade.audit.attacks.inversion import as_pictures, recognised
-from colonnade.audit.attacks.labels import match_clusters
-from colonnade.audit.attacks.membership import clopper_pearson, curve, log_odds, nearness
+from colonnade.audit.attacks.membership import clopper_pearson, curve, log_odds, match_clusters, nearness
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.models.base import match_people
 from colonnade.models.federation import Roster
 from colonnade.privacy import Adjacency, NonPrivate, Observer, Statement, Trust
-from colonnade.privacy.releases import DiscreteGaussianRelease
+from colonnade.privacy.noise_laws import DiscreteGaussianRelease
 from colonnade.report.audit_pages import render_attack
 from colonnade.tables import Schema
 from tests.support.errors import refused

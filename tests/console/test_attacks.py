@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from colonnade.cli.app import app
 from colonnade.cli.console_commands import greeting, whose
-from colonnade.console import app as live, server
+from colonnade.console import app as live, app as server
 from colonnade.console.access import (
     IDLE_SECONDS,
     LINK_SECONDS,
@@ -33,9 +33,8 @@ from colonnade.console.access import (
     AccessControl,
     TrustedHeader,
 )
-from colonnade.console.app import make_app
+from colonnade.console.app import ConsoleServer, access_control_of, make_app, serve_console
 from colonnade.console.security_middleware import HEADERS, LARGEST_FORM
-from colonnade.console.server import ConsoleServer, access_control_of, serve_console
 from colonnade.errors import ConnectError
 from colonnade.federation.members import FederationMembers
 from colonnade.study import PartyConfig

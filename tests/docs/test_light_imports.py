@@ -13,9 +13,9 @@ import colonnade
 from tools.pages import ROOT
 
 HEAVY = {"pyarrow", "scipy", "flint", "grpc", "sklearn", "pydantic", "pandas", "matplotlib", "torch", "clkhash", "nacl"}
-TABLES = ("columns", "schema", "profiling", "encoding", "centring", "coding", "keys", "slots", "table", "bins")
-TABLES += ("files", "cell_parsing", "constraints", "dates", "sources.factory", "sources.base")
-PRIVACY = ("observers", "releases", "events", "sensitivity", "accountant", "calibrate", "statement", "ledger", "noise")
+TABLES = ("columns", "schema", "profiling", "encoding", "coding", "keys", "slots", "table", "bins")
+TABLES += ("files", "cell_parsing", "dates", "sources.factory", "sources.base")
+PRIVACY = ("observers", "events", "sensitivity", "accountant", "calibrate", "statement", "ledger", "noise")
 PRIVACY += ("noise.local_mechanisms", "noise_laws")
 
 PROGRAM = """

@@ -24,8 +24,8 @@ from colonnade.privacy.accounting.loss_distributions import MOST_ROUNDS, LossDis
 from colonnade.privacy.accounting.mixtures import participation_counts
 from colonnade.privacy.events import PURE, Event, View, views
 from colonnade.privacy.ledger.caps import keeps_cap, sum_costs
-from colonnade.privacy.noise_laws import AdditiveNoise
-from colonnade.privacy.releases import (
+from colonnade.privacy.noise_laws import (
+    AdditiveNoise,
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
     PoissonSampled,

@@ -12,8 +12,8 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy import Adjacency, Observer, Sensitivity, Trust, events
 from colonnade.privacy.events import exchange_key, view
 from colonnade.privacy.noise import TAIL
-from colonnade.privacy.noise_laws import AdditiveNoise
-from colonnade.privacy.releases import (
+from colonnade.privacy.noise_laws import (
+    AdditiveNoise,
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
     NonPrivate,

@@ -30,7 +30,7 @@ from colonnade.privacy.ledger.participants import (
     views_of_anybody,
     views_of_group,
 )
-from colonnade.privacy.releases import (
+from colonnade.privacy.noise_laws import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
     PoissonSampled,

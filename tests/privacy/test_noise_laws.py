@@ -14,8 +14,7 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy import Adjacency, Observer, accountant, noise_laws, parse_budgets, views
 from colonnade.privacy.events import from_dict
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.privacy.noise_laws import AdditiveNoise
-from colonnade.privacy.releases import SquaredRelease, View
+from colonnade.privacy.noise_laws import AdditiveNoise, SquaredRelease, View
 from colonnade.protocols.moments import programs
 from colonnade.randomness import Stream
 from tests.support import protocols

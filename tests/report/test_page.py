@@ -27,8 +27,8 @@ from colonnade.models.planner import SampleSizeForecast
 from colonnade.models.registry import rows, section_of
 from colonnade.privacy import Ledger, SkellamRelease
 from colonnade.privacy.events import NonPrivate
+from colonnade.privacy.noise_laws import RandomisedResponse
 from colonnade.privacy.observers import Trust
-from colonnade.privacy.releases import RandomisedResponse
 from colonnade.privacy.statement import Statement, format_rounded_up
 from colonnade.protocols.align import AlignmentTask
 from colonnade.report import wording, write_report

@@ -34,7 +34,7 @@ from colonnade.models import Estimator, Roster
 from colonnade.privacy import Ledger, Observer, Statement, events, parse_budgets
 from colonnade.privacy.ledger.approvers import Approver
 from colonnade.privacy.ledger.storage import SCHEMA
-from colonnade.privacy.releases import DiscreteGaussianRelease
+from colonnade.privacy.noise_laws import DiscreteGaussianRelease
 from colonnade.protocols.align import AlignedRows
 from colonnade.study import PartyConfig, Study
 from colonnade.study.alignment_session import AlignmentStore
@@ -217,7 +217,7 @@ FORMATS = {
     "proposals": Format(
         "federation.proposal_store:HubFile.version", lambda folder: form_of_base(HubFile(folder).path), grows=True
     ),
-    "event": Format("privacy.releases:VERSION", event, grows=True),
+    "event": Format("privacy.noise_laws:VERSION", event, grows=True),
     "hub": Format("wire.packets:VERSION", hub, oldest=2, grows=True),
     "kept-encoder": Format("kinds.split.encoders:PARTY_FILE_FORMAT", kept_encoder),
     "kept-weights": Format("kinds.glm.fitted:KEPT_FORMAT", kept_weights),

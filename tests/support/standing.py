@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.cli.console_commands import whose
-from colonnade.console.server import access_control_of, read_address, sign_in_address
+from colonnade.console.app import access_control_of, read_address, sign_in_address
 from colonnade.errors import ConnectError
 from colonnade.federation.agent_store import AgentStore, ProposedStudy
 from colonnade.federation.hub_protocol import FederationClient

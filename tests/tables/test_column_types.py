@@ -26,9 +26,9 @@ from colonnade.tables import (
     read_table,
     schema as toml,
 )
-from colonnade.tables.centring import ColumnCentring
 from colonnade.tables.columns import REFUSE, Column
 from colonnade.tables.profiling import profile_table
+from colonnade.tables.table import ColumnCentring
 from colonnade.testing import seeded
 from tests.support.errors import refused
 from tests.support.federations import federation

@@ -25,7 +25,7 @@ from colonnade.tables import (
     read_table,
 )
 from colonnade.tables.cell_parsing import CellLocation
-from colonnade.tables.centring import ColumnCentring, Norm
+from colonnade.tables.table import ColumnCentring, Norm
 from colonnade.testing import seeded
 from tests.support import strategies
 from tests.support.errors import refused

@@ -31,9 +31,9 @@ from colonnade.tables import (
     number,
     read_table,
 )
-from colonnade.tables.centring import ColumnCentring
 from colonnade.tables.coding import data_dictionary, forbidden_codes, joint_constraints
 from colonnade.tables.dates import MONTHS, WEEKDAYS, Date
+from colonnade.tables.table import ColumnCentring
 from colonnade.testing import seeded
 from tests.support import strategies
 from tests.support.errors import refused

@@ -36,10 +36,9 @@ from colonnade.tables import (
     read_table,
     table as reading,
 )
-from colonnade.tables.centring import ColumnCentring
 from colonnade.tables.keys import Ids, pack_ids
 from colonnade.tables.sources.base import ExternalSort
-from colonnade.tables.table import OnDiskCells
+from colonnade.tables.table import ColumnCentring, OnDiskCells
 from tests.support.errors import refused
 from tests.support.tables import put
 

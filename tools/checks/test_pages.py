@@ -265,10 +265,10 @@ def test_names_of_the_source_that_pages_of_theory_and_design_give_exist() -> Non
 def test_a_name_that_is_gone_is_seen_in_every_form(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     kept = "`Committee.required_seats` `PCA(3)` `strip_table()` `messages.pack` `noise_draws` `I_n` `Sk`"
-    beside = "`privacy/releases.py`: `RepeatedRelease`; `complete_shares` in `mpc/shamir.py`"
+    beside = "`privacy/noise_laws.py`: `RepeatedRelease`; `complete_shares` in `mpc/shamir.py`"
     page.write_text(f"{kept} {beside}", encoding="utf-8")
     assert gone(page) == []
     missing = ["Committee.enough", "Followed", "strips()", "messages.unpacked_all", "kept_open"]
-    wrong = "`privacy/releases.py`: `complete_shares`; `RepeatedRelease` in `mpc/shamir.py`"
+    wrong = "`privacy/noise_laws.py`: `complete_shares`; `RepeatedRelease` in `mpc/shamir.py`"
     page.write_text(" ".join(f"`{name}`" for name in missing) + f"; {wrong}", encoding="utf-8")
-    assert gone(page) == [*missing, "complete_shares in privacy/releases.py", "RepeatedRelease in mpc/shamir.py"]
+    assert gone(page) == [*missing, "complete_shares in privacy/noise_laws.py", "RepeatedRelease in mpc/shamir.py"]

@@ -23,7 +23,7 @@ PLANNED = {
 }  # fmt: skip
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
 ALONE = {
-    "cli/console_commands.py", "cli/initialise.py", "cli/demo.py", "console/server.py", "federation/members.py",
+    "cli/console_commands.py", "cli/initialise.py", "cli/demo.py", "console/app.py", "federation/members.py",
     "federation/http_server.py", "federation/scores/web_api.py", "federation/hub_protocol.py", "study/local.py",
     "study/spec.py", "wire/connection_gate.py", "wire/identity.py", "wire/quota.py",
 }  # fmt: skip

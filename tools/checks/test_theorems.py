@@ -15,7 +15,7 @@ from tools.theorems.page import COMMAND, PAGE, page
 FIRST = TABLES.charged[0]
 FIGURE = TABLES.figures[0]
 MADE = """
-from colonnade.privacy.releases import NonPrivate, SkellamRelease
+from colonnade.privacy.noise_laws import NonPrivate, SkellamRelease
 
 class Task:
     @property

@@ -452,7 +452,7 @@ CHARGED = (
             ("randomised-response#theorem", "embedding-releases#4-who-sees-what"),
             (
                 "colonnade.privacy.noise.local_mechanisms:odds_of_epsilon",
-                "colonnade.privacy.releases:RandomisedResponse.epsilon",
+                "colonnade.privacy.noise_laws:RandomisedResponse.epsilon",
             ),
             (
                 "tests/privacy/test_noise_law.py::test_the_law_of_the_answers",
@@ -470,7 +470,7 @@ CHARGED = (
             (
                 "colonnade.kinds.split.embedding_task:squared_movement",
                 f"{_EMBEDDINGS}.update_event",
-                "colonnade.kinds.split.private_training:cut_rows",
+                "colonnade.kinds.split.embedding_programs:cut_rows",
             ),
             (
                 "tests/kinds/split/test_private_training.py::test_no_product_is_ever_longer_than_the_radius",

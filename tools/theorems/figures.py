@@ -190,7 +190,7 @@ FIGURES = (
         "disjoint public batches: a person pays for epochs, not for openings",
         Links(
             ("fixed-batches#theorem", "fixed-batches#what-has-to-be-true-of-the-batches"),
-            ("colonnade.privacy.releases:RepeatedRelease",),
+            ("colonnade.privacy.noise_laws:RepeatedRelease",),
             (
                 "tests/privacy/test_theory.py::test_a_repeated_release_costs_what_as_many_releases_cost",
                 "tests/kinds/regression/test_gradients.py::test_the_event_says_what_happens",

@@ -23,8 +23,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.kinds.split.embedding_task import EmbeddingTask, NewEmbeddingTask
 from colonnade.models import registry
 from colonnade.privacy.events import Event, unwrap
-from colonnade.privacy.noise_laws import drawn_laws
-from colonnade.privacy.releases import NonPrivate, PoissonSampled, RepeatedRelease
+from colonnade.privacy.noise_laws import NonPrivate, PoissonSampled, RepeatedRelease, drawn_laws
 from colonnade.privacy.statement import format_html, format_text
 from colonnade.protocols.task import RevealingTask
 from colonnade.study.spec import Study

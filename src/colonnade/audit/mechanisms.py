@@ -20,8 +20,17 @@ from colonnade.privacy import Observer, Sensitivity, Trust, least_noise, parse_b
 from colonnade.privacy.events import Event, unwrap
 from colonnade.privacy.noise import TAIL
 from colonnade.privacy.noise.local_mechanisms import Grid, odds_of_epsilon, randomised_response
-from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, AdditiveNoise, drawn_laws, law_named, law_of_event
-from colonnade.privacy.releases import AdditiveRelease, PoissonSampled, RandomisedResponse, RepeatedRelease
+from colonnade.privacy.noise_laws import (
+    CLOSEST_TO_GAUSSIAN,
+    AdditiveNoise,
+    AdditiveRelease,
+    PoissonSampled,
+    RandomisedResponse,
+    RepeatedRelease,
+    drawn_laws,
+    law_named,
+    law_of_event,
+)
 from colonnade.protocols.iteration import COIN, iterate_batches
 from colonnade.randomness import Stream
 

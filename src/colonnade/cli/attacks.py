@@ -16,8 +16,7 @@ import typer
 
 from colonnade.audit import MOST_SAMPLES, SAMPLES, registry
 from colonnade.audit.attacks.inversion import Kind, invert
-from colonnade.audit.attacks.labels import infer_labels
-from colonnade.audit.attacks.membership import confidence, infer_membership
+from colonnade.audit.attacks.membership import confidence, infer_labels, infer_membership
 from colonnade.audit.attacks.views import (
     attach_kept_parts,
     collect_gradients,

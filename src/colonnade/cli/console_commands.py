@@ -18,8 +18,7 @@ from colonnade.errors import ConnectError, FederationError, StudyError
 from colonnade.privacy.ledger.approvers import Approver
 
 if TYPE_CHECKING:
-    from colonnade.console.app import MetricsPage
-    from colonnade.console.server import ConsoleServer
+    from colonnade.console.app import ConsoleServer, MetricsPage
     from colonnade.federation.agent_store import AgentStore
     from colonnade.federation.proposal_store import ProposalStore
     from colonnade.federation.scores.service import ScoresService

@@ -21,8 +21,8 @@ from colonnade.protocols.rows import Rows
 from colonnade.tables import Column, Schema, Table
 from colonnade.tables.bins import Quantity
 from colonnade.tables.cell_parsing import itemise, suggest_full_name, suggest_name
-from colonnade.tables.centring import ColumnCentring, Norm
 from colonnade.tables.slots import RowSlots
+from colonnade.tables.table import ColumnCentring, Norm
 
 Matrix = NDArray[np.float64]
 

@@ -27,8 +27,8 @@ from colonnade.models.pictures import weights_chart
 from colonnade.models.serialization import finite_or_null, plain_value, read_array
 from colonnade.privacy.statement import format_rounded_up
 from colonnade.tables import Schema
-from colonnade.tables.centring import ColumnCentring, Norm
 from colonnade.tables.encoding import InvalidValues
+from colonnade.tables.table import ColumnCentring, Norm
 
 if TYPE_CHECKING:
     from colonnade.models.federation import Federation

@@ -22,7 +22,7 @@ from colonnade.models.base import Matrix
 from colonnade.models.design import without_label
 from colonnade.models.serialization import replace_file
 from colonnade.tables import Schema
-from colonnade.tables.centring import ColumnCentring, Norm
+from colonnade.tables.table import ColumnCentring, Norm
 from colonnade.versions import installed_versions
 
 onnx: Any = LazyModule("onnx")

@@ -18,9 +18,9 @@ from sklearn.svm import LinearSVC
 
 from colonnade.models.base import Matrix, gather_people
 from colonnade.models.design import without_label
-from colonnade.tables.centring import ColumnCentring, Norm
 from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.schema import Schema
+from colonnade.tables.table import ColumnCentring, Norm
 
 if TYPE_CHECKING:
     from colonnade.models.linear_model import LinearModel

@@ -9,14 +9,7 @@ if TYPE_CHECKING:
     from colonnade.privacy.calibrate import least_noise as least_noise
     from colonnade.privacy.events import Event as Event, view as view, views as views
     from colonnade.privacy.ledger import Ledger as Ledger, LedgerEntry as LedgerEntry
-    from colonnade.privacy.observers import (
-        Adjacency as Adjacency,
-        Budget as Budget,
-        Observer as Observer,
-        Trust as Trust,
-        parse_budgets as parse_budgets,
-    )
-    from colonnade.privacy.releases import (
+    from colonnade.privacy.noise_laws import (
         DiscreteGaussianRelease as DiscreteGaussianRelease,
         DiscreteLaplaceRelease as DiscreteLaplaceRelease,
         NonPrivate as NonPrivate,
@@ -25,6 +18,13 @@ if TYPE_CHECKING:
         RepeatedRelease as RepeatedRelease,
         SkellamRelease as SkellamRelease,
         View as View,
+    )
+    from colonnade.privacy.observers import (
+        Adjacency as Adjacency,
+        Budget as Budget,
+        Observer as Observer,
+        Trust as Trust,
+        parse_budgets as parse_budgets,
     )
     from colonnade.privacy.sensitivity import Sensitivity as Sensitivity
     from colonnade.privacy.statement import Statement as Statement
@@ -37,7 +37,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "events": "Event view views",
         "ledger": "LedgerEntry Ledger",
         "observers": "Adjacency Budget Observer Trust parse_budgets",
-        "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease NonPrivate PoissonSampled PostProcessing "
+        "noise_laws": "DiscreteGaussianRelease DiscreteLaplaceRelease NonPrivate PoissonSampled PostProcessing "
         "RepeatedRelease SkellamRelease View",
         "sensitivity": "Sensitivity",
         "statement": "Statement",

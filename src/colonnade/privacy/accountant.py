@@ -37,9 +37,8 @@ from colonnade.privacy.accounting.mixtures import (
     gaussian_square,
     view_rdp,
 )
-from colonnade.privacy.noise_laws import LAWS_BY_EVENT_KIND
+from colonnade.privacy.noise_laws import LAWS_BY_EVENT_KIND, NOTHING, PURE, NonPrivate, View
 from colonnade.privacy.observers import Adjacency, check_delta
-from colonnade.privacy.releases import NOTHING, PURE, NonPrivate, View
 
 _KNOWN = (PURE, NOTHING, NonPrivate.kind)
 _LARGEST_EXPONENT = 700.0

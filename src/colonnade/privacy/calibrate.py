@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from colonnade.errors import PrivacyError
 from colonnade.lazy import LazyModule
 from colonnade.privacy.events import Event, exchange_key, views
+from colonnade.privacy.noise_laws import View
 from colonnade.privacy.observers import Budget, Observer, Trust
-from colonnade.privacy.releases import View
 from colonnade.privacy.sensitivity import checked_whole
 from colonnade.privacy.statement import format_rounded_up
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
-from colonnade.privacy.noise_laws import LAWS_BY_EVENT_KIND, law_of_event
-from colonnade.privacy.observers import COORDINATOR, Adjacency, Alike, Observer, Trust
-from colonnade.privacy.releases import (
+from colonnade.privacy.noise_laws import (
+    LAWS_BY_EVENT_KIND,
     NOTHING,
     PURE,
     VERSION,
@@ -24,7 +23,9 @@ from colonnade.privacy.releases import (
     RandomisedResponse,
     RepeatedRelease,
     View,
+    law_of_event,
 )
+from colonnade.privacy.observers import COORDINATOR, Adjacency, Alike, Observer, Trust
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -22,8 +22,8 @@ from colonnade.drawing.charts import Axis, Bar, BarChart, Curve, Kind, LineChart
 from colonnade.errors import PrivacyError
 from colonnade.lazy import LazyModule
 from colonnade.privacy.events import Event, exchange_key, from_dict, unwrap, views
+from colonnade.privacy.noise_laws import NonPrivate, PoissonSampled, RepeatedRelease, View
 from colonnade.privacy.observers import COORDINATOR, OTHERS, Adjacency, Inputs, Observer, Trust, check_delta
-from colonnade.privacy.releases import NonPrivate, PoissonSampled, RepeatedRelease, View
 
 if TYPE_CHECKING:
     from colonnade.privacy.ledger.caps import RemainingBudget

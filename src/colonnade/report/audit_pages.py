@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from colonnade.audit.attacks.inversion import SHOWN, Inversion, InversionQuality, as_pictures
-from colonnade.audit.attacks.labels import LabelGuesses
-from colonnade.audit.attacks.membership import Membership, Promise, Rates
+from colonnade.audit.attacks.membership import LabelGuesses, Membership, Promise, Rates
 from colonnade.audit.registry import GameVerdict
 from colonnade.drawing.canvas import Html, breakable, figure, table, tag
 from colonnade.drawing.charts import Axis, Curve, LineChart, PixelChart

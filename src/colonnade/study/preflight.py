@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from colonnade.errors import CapacityError, StudyError
 from colonnade.models import registry
 from colonnade.privacy.events import unwrap
+from colonnade.privacy.noise_laws import NonPrivate
 from colonnade.privacy.observers import Inputs
-from colonnade.privacy.releases import NonPrivate
 from colonnade.protocols.align import AlignmentTask, Mode
 from colonnade.protocols.cost import CHECKS, CheckingCost, ParticipantLoad, TotalLoad, checking_cost
 from colonnade.protocols.lanes.partitions import filled_length

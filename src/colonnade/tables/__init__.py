@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         flag as flag,
         number as number,
     )
-    from colonnade.tables.constraints import Constraint as Constraint, find_violations as find_violations
     from colonnade.tables.datasets import Dataset as Dataset, population as population
     from colonnade.tables.dates import Calendar as Calendar, Days as Days, date as date
     from colonnade.tables.encoding import EncodingReport as EncodingReport, encode_columns as encode_columns
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
         key_columns as key_columns,
     )
     from colonnade.tables.profiling import draft_schema as draft_schema
-    from colonnade.tables.schema import Schema as Schema
+    from colonnade.tables.schema import Constraint as Constraint, Schema as Schema, find_violations as find_violations
     from colonnade.tables.slots import RowSlots as RowSlots, SlottedRows as SlottedRows
     from colonnade.tables.sources.databases import Query as Query
     from colonnade.tables.table import Table as Table, read_table as read_table
@@ -51,13 +50,12 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "coding": "CodedRows Coding ColumnCoding build_coding data_dictionary decode_codes forbidden_codes "
         "joint_constraints joint_names",
         "columns": "Category Column Flag Number category flag number",
-        "constraints": "Constraint find_violations",
         "datasets": "Dataset population",
         "dates": "Calendar Days date",
         "encoding": "EncodingReport encode_columns",
         "keys": "Key KeyColumn KeyPlan TableKeys key_columns",
         "profiling": "draft_schema",
-        "schema": "Schema",
+        "schema": "Constraint Schema find_violations",
         "slots": "RowSlots SlottedRows",
         "sources.databases": "Query",
         "table": "read_table Table",

@@ -22,8 +22,7 @@ from colonnade.errors import DataError, SchemaError, StudyError
 from colonnade.tables.bins import Bins, Matrix
 from colonnade.tables.cell_parsing import Mask, pa
 from colonnade.tables.columns import Codes, Column, uniform
-from colonnade.tables.constraints import ColumnComparison, Constraint, parse_constraints
-from colonnade.tables.schema import Schema
+from colonnade.tables.schema import ColumnComparison, Constraint, Schema, parse_constraints
 from colonnade.tables.slots import DerivedRows
 from colonnade.tables.table import Table
 
@@ -247,7 +246,7 @@ def forbidden_codes(rules: Sequence[Constraint], codings: Mapping[str, Coding]) 
     """For each rule the codes all of whose cells break it, where there are any.
 
     A bin of numbers that only partly meets a comparison is not marked; rows with such codes may break the rule or not,
-    and are looked at as cells (:func:`~colonnade.tables.constraints.find_violations`).
+    and are looked at as cells (:func:`~colonnade.tables.schema.find_violations`).
     """
     schemas = {party: coding.schema for party, coding in codings.items()}
     coded = [column for coding in codings.values() for column in coding.columns]

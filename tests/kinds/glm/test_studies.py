@@ -28,7 +28,7 @@ from colonnade.privacy import Ledger
 from colonnade.study import Study, preflight, run_coordinator, run_party
 from colonnade.study.local import folder_of
 from colonnade.tables import read_table
-from colonnade.tables.centring import ColumnCentring
+from colonnade.tables.table import ColumnCentring
 from tests.support.errors import raises
 from tests.support.places import Place
 from tests.support.studies import InThread, outcomes, play, scatter

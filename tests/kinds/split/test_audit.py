@@ -30,7 +30,7 @@ from colonnade.audit.attacks import (
 from colonnade.audit.attacks.views import views_of
 from colonnade.audit.registry import judge
 from colonnade.errors import StudyError
-from colonnade.kinds.split import embedding_programs, private_training
+from colonnade.kinds.split import embedding_programs
 from colonnade.kinds.split.audit import EmbeddingSampler
 from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingSide
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask, NewEmbeddingTask
@@ -137,7 +137,7 @@ def _summed(given: tuple[Listed, Array], clip: float) -> Array:
     """The sum of clipped gradients in steps of their grid."""
     learner, slopes = given
     everybody = np.arange(len(learner.rows))
-    total = private_training.sum_with_noise(
+    total = embedding_programs.sum_with_noise(
         learner, everybody, slopes, clip, lambda count: np.zeros(count, dtype=np.int64)
     )
     return np.rint(total * (RADIUS / clip)).astype(np.int64)
@@ -293,7 +293,7 @@ WRONG: dict[str, tuple[str, int, Break]] = {
     "gradients are not clipped": (
         "split-training",
         0,
-        lambda patch: patch.setattr(private_training, "sum_clipped_gradients", lambda *given: _unclipped(*given)),
+        lambda patch: patch.setattr(embedding_programs, "sum_clipped_gradients", lambda *given: _unclipped(*given)),
     ),
     "labels are told as they are": (
         "split-training",

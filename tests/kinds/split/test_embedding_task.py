@@ -15,12 +15,14 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from colonnade.errors import NO_PART, CapacityError, ColonnadeError, DataError, PrivacyError, StudyError
-from colonnade.kinds.split import embedding_programs, private_training
+from colonnade.kinds.split import embedding_programs
 from colonnade.kinds.split.embedding_programs import (
     EmbeddingScaling,
     EmbeddingSide,
     class_anchors,
     class_centroids,
+    clip_rows_within,
+    clip_to_integers,
     contrastive_slopes,
 )
 from colonnade.kinds.split.embedding_task import (
@@ -30,14 +32,12 @@ from colonnade.kinds.split.embedding_task import (
     NewEmbeddingTask,
     embeddings_mu_squared,
 )
-from colonnade.kinds.split.private_training import clip_rows_within, clip_to_integers
 from colonnade.models.pytorch import Adam
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon, gaussian_mu
 from colonnade.privacy.events import unwrap
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon
-from colonnade.privacy.noise_laws import AdditiveNoise
-from colonnade.privacy.releases import DiscreteGaussianRelease, NonPrivate
+from colonnade.privacy.noise_laws import AdditiveNoise, DiscreteGaussianRelease, NonPrivate
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import NOISE_UNIT
 from colonnade.randomness import Stream
@@ -389,7 +389,7 @@ class Script:
         self.asked: list[tuple[int, int]] = []
         patch.setattr(embedding_programs, "clip_to_integers", self._remembered(embedding_programs.clip_to_integers))
         patch.setattr(
-            private_training, "sum_clipped_gradients", self._remembered(private_training.sum_clipped_gradients)
+            embedding_programs, "sum_clipped_gradients", self._remembered(embedding_programs.sum_clipped_gradients)
         )
 
     def _remembered(self, exact: Callable[..., Array]) -> Callable[..., Array]:

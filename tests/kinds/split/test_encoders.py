@@ -171,7 +171,7 @@ sys.modules["torch"] = None
 import colonnade
 import numpy as np
 from colonnade.errors import StudyError
-from colonnade.kinds.split import heads, private_training
+from colonnade.kinds.split import embedding_programs as private_training, heads
 from colonnade.kinds.split.encoders import RowEncoder, encoder_from, from_bytes, to_bytes
 
 rows = np.random.default_rng(0).uniform(0, 1, (6, 24))

@@ -8,13 +8,13 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
-from colonnade.kinds.split.encoders import RowEncoder, encoder_from
-from colonnade.kinds.split.private_training import (
+from colonnade.kinds.split.embedding_programs import (
     cut_rows,
     split_radius,
     sum_clipped_gradients,
     sum_clipped_products,
 )
+from colonnade.kinds.split.encoders import RowEncoder, encoder_from
 from colonnade.privacy import Trust
 from tests.kinds.split.embedding_learners import Listed
 from tests.support.errors import refused
@@ -70,7 +70,7 @@ def test_clipped_rows_reach_the_radius_and_none_goes_beyond(monkeypatch: pytest.
     assert np.abs(cut_rows(short, RADIUS) - short).max() < 1
     products = [sum_clipped_products(row[None], 1e9 * row[None, :3], 1.0, RADIUS) for row in rows[:20]]
     assert min(squared(each) for each in products) > (0.999 * RADIUS) ** 2
-    monkeypatch.setattr("colonnade.kinds.split.private_training._INSIDE", 1 + 2.0**-26)
+    monkeypatch.setattr("colonnade.kinds.split.embedding_programs._INSIDE", 1 + 2.0**-26)
     found = cut_rows(np.array([[3.0 * RADIUS], [0.5 * RADIUS]]), RADIUS)
     assert found.tolist() == [[0.0], [0.5 * RADIUS]]  # floats that promise too much cannot break the bound
     for radius in (1, 2, 3, 1000, 1 << 20, 1 << 29, 1 << 30):

@@ -34,7 +34,7 @@ from colonnade.kinds.synthesis.release_fit import (
 from colonnade.kinds.tables.release import MarginalsRelease, Residual, centre, misfit, noisy_marginal
 from colonnade.randomness import Stream
 from colonnade.tables.coding import ForbiddenCodes, joint_constraints
-from colonnade.tables.constraints import find_violations
+from colonnade.tables.schema import find_violations
 from colonnade.testing import seeded
 from tests.kinds.synthesis.people import ROSTER, model as synthesized
 from tests.kinds.tables.releases import histogram, people, release, sets_of

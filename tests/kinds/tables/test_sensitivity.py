@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.audit import games, registry
 from colonnade.audit.registry import judge
 from colonnade.errors import CapacityError, PrivacyError, StudyError
-from colonnade.kinds.tables import queries as weighing, sensitivity as marginals, stages
+from colonnade.kinds.tables import layout as weighing, sensitivity as marginals, stages
 from colonnade.kinds.tables.audit import MarginalCellSampler, find_furthest_codes
 from colonnade.kinds.tables.programs import reference
 from colonnade.kinds.tables.release import Residual, centre, check_residuals, misfit, noisy_marginal, subsets

@@ -12,17 +12,15 @@ if TYPE_CHECKING:
         psnr as psnr,
         ssim as ssim,
     )
-    from colonnade.audit.attacks.labels import (
-        LabelGuesses as LabelGuesses,
-        ReturnedGradients as ReturnedGradients,
-        infer_labels as infer_labels,
-    )
     from colonnade.audit.attacks.membership import (
+        LabelGuesses as LabelGuesses,
         Membership as Membership,
         Promise as Promise,
         Rates as Rates,
+        ReturnedGradients as ReturnedGradients,
         ShadowModels as ShadowModels,
         confidence as confidence,
+        infer_labels as infer_labels,
         infer_membership as infer_membership,
         label_accuracy as label_accuracy,
         likelihood_ratios as likelihood_ratios,
@@ -42,9 +40,9 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "inversion": "Inversion InversionData invert psnr ssim",
-        "labels": "LabelGuesses ReturnedGradients infer_labels",
         "membership": (
-            "Membership Promise Rates ShadowModels confidence infer_membership label_accuracy likelihood_ratios"
+            "LabelGuesses Membership Promise Rates ReturnedGradients ShadowModels confidence infer_labels "
+            "infer_membership label_accuracy likelihood_ratios"
         ),
         "views": (
             "ObservedPeople collect_gradients draw_members fit_shadows nearness_to_embeddings observe_people "

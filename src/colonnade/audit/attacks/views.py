@@ -12,8 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.attacks.inversion import InversionData
-from colonnade.audit.attacks.labels import ReturnedGradients
-from colonnade.audit.attacks.membership import Flags, Promise, ShadowModels, check_inside, confidence, nearness
+from colonnade.audit.attacks.membership import (
+    Flags,
+    Promise,
+    ReturnedGradients,
+    ShadowModels,
+    check_inside,
+    confidence,
+    nearness,
+)
 from colonnade.errors import DataError, StudyError
 from colonnade.models import registry
 from colonnade.models.base import Estimator

@@ -44,7 +44,7 @@ from colonnade.models.serialization import (
     read_text,
     read_texts,
 )
-from colonnade.tables.centring import ColumnCentring
+from colonnade.tables.table import ColumnCentring
 
 KEPT_FORMAT = "colonnade kept weights 1"
 

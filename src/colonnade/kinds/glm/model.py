@@ -44,7 +44,7 @@ from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
-from colonnade.tables.centring import ColumnCentring
+from colonnade.tables.table import ColumnCentring
 
 _MOST_ROWS = 2**31
 

@@ -15,7 +15,7 @@ from colonnade.kinds.glm.task import Exchange, ExchangeSide
 from colonnade.models.planner import ENOUGH_OF_A_PART, PlanDetails, SampleSizeForecast, two_digits
 from colonnade.privacy import Event, Observer, Statement, epsilon, views
 from colonnade.privacy.events import unwrap
-from colonnade.privacy.releases import SquaredRelease
+from colonnade.privacy.noise_laws import SquaredRelease
 from colonnade.privacy.statement import NO_GUARANTEE, PROVEN, format_rounded_up
 
 if TYPE_CHECKING:

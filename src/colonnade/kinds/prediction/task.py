@@ -21,8 +21,7 @@ from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Event, NonPrivate, Sensitivity, Trust
 from colonnade.privacy.noise.local_mechanisms import MOST_EPSILON, odds_of_epsilon
-from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise
-from colonnade.privacy.releases import RandomisedResponse
+from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise, RandomisedResponse
 from colonnade.protocols.committee_task import LARGEST_MESSAGE, CommitteeTask, JointSumTask
 from colonnade.protocols.cost import (
     BASE_MEMORY,

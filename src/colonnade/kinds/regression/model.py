@@ -71,7 +71,7 @@ from colonnade.protocols.roles import Owner
 from colonnade.protocols.rows import Rows
 from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table
-from colonnade.tables.centring import ColumnCentring, Norm
+from colonnade.tables.table import ColumnCentring, Norm
 
 WEIGHTS = 0.5
 LEARNABLE = 0.35

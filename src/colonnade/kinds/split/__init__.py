@@ -18,7 +18,6 @@ Reading order:
 - ``heads``: linear heads from noisy sums and from noisy embeddings, and heads that learn step by step.
 - ``encoder_base``: what encoders are, and those in numpy; ``torch_encoders``: networks; ``encoders``: how encoders are
   said, made, checked and kept.
-- ``private_training``: sums by which encoders learn, charged.
 - ``scores``: scores of new people, a study of its own.
 - ``report``: how a person sees the result.
 - ``audit``: the games, and what an attacker sees of one person.

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.attacks.labels import Codes, ReturnedGradients
+from colonnade.audit.attacks.membership import Codes, ReturnedGradients
 from colonnade.audit.attacks.views import NO_SLOPES, ModelViews, observe_people
 from colonnade.audit.registry import Game, describe_neighbours, observers, register
 from colonnade.errors import StudyError
-from colonnade.kinds.split import embedding_programs, private_training
+from colonnade.kinds.split import embedding_programs
 from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingSide, SlopeTeacher, play_rounds
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask
 from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder
@@ -32,7 +32,7 @@ from colonnade.kinds.split.model import SplitModel, strategy_named
 from colonnade.models import Roster
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.noise.local_mechanisms import odds_of_epsilon, randomised_response
-from colonnade.privacy.releases import RandomisedResponse
+from colonnade.privacy.noise_laws import RandomisedResponse
 from colonnade.protocols.iteration import NoiseSampler
 from colonnade.protocols.moments import programs
 from colonnade.protocols.moments.task import Moments
@@ -126,10 +126,10 @@ class EmbeddingSampler:
         return self.summed(*self.batch(sign), task.gradient_clip, drawn)
 
     def summed(
-        self, learner: RowEncoder, places: Places, slopes: Matrix, clip: float, draw: private_training.NoiseDraw
+        self, learner: RowEncoder, places: Places, slopes: Matrix, clip: float, draw: embedding_programs.NoiseDraw
     ) -> Matrix:
         """The noised sum of gradients, with noise for all runs at once."""
-        return private_training.sum_with_noise(learner, places, slopes, clip, draw)
+        return embedding_programs.sum_with_noise(learner, places, slopes, clip, draw)
 
     def batch(self, sign: float) -> tuple[RowEncoder, Places, Matrix]:
         """A linear encoder over the rows of four people, and slopes that the observer chose."""

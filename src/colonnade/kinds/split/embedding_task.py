@@ -26,7 +26,7 @@ from colonnade.kinds.split.encoder_base import Vector
 from colonnade.privacy import Budget, Event, Trust
 from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
 from colonnade.privacy.calibrate import least_noise
-from colonnade.privacy.releases import NonPrivate, RandomisedResponse, RepeatedRelease
+from colonnade.privacy.noise_laws import NonPrivate, RandomisedResponse, RepeatedRelease
 from colonnade.privacy.sensitivity import checked_whole
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, ParticipantLoad, seconds_on_wire
 from colonnade.protocols.task import NOISE_UNIT, MessageTask, TaskPrograms, message_event

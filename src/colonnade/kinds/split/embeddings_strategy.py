@@ -17,7 +17,12 @@ import numpy as np
 from colonnade.errors import StudyError
 from colonnade.kinds.split import adaptive_programs, embedding_programs
 from colonnade.kinds.split.adaptive_programs import clip_rows, require_finite
-from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingsOutcome
+from colonnade.kinds.split.embedding_programs import (
+    EmbeddingScaling,
+    EmbeddingsOutcome,
+    clip_rows_within,
+    clip_to_integers,
+)
 from colonnade.kinds.split.embedding_task import UNPROTECTED, AdaptiveTask, EmbeddingSender, EmbeddingTask
 from colonnade.kinds.split.encoder_base import Matrix, Training
 from colonnade.kinds.split.encoders import Encoder, RowEncoder, count_parameters, linear_over, read_constants
@@ -37,7 +42,6 @@ from colonnade.kinds.split.heads import (
     told_statistics,
     train_head,
 )
-from colonnade.kinds.split.private_training import clip_rows_within, clip_to_integers
 from colonnade.models.design import LabelDesign
 from colonnade.models.planner import PlanDetails, Roster
 from colonnade.models.serialization import read_count, read_size

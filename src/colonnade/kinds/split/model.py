@@ -73,7 +73,7 @@ from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table
-from colonnade.tables.centring import ColumnCentring
+from colonnade.tables.table import ColumnCentring
 
 STRATEGIES: dict[str, HeadStrategy] = {
     way.name: way for way in (CommitteeStrategy(), EmbeddingsStrategy(), PublishedStrategy())

@@ -38,7 +38,7 @@ from colonnade.kinds.synthesis.release_fit import (
     fit_release,
 )
 from colonnade.kinds.synthesis.report import marginals_chart
-from colonnade.kinds.tables import queries
+from colonnade.kinds.tables import layout as queries
 from colonnade.kinds.tables.layout import Binning, MarginalRows, TableLayout, code_columns, plain_bins
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, NoisyMarginals
 from colonnade.kinds.tables.stages import StagedMarginals, StagedResult
@@ -69,7 +69,7 @@ from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.bins import MAX_BINS
 from colonnade.tables.coding import check_constraints, joint_constraints
-from colonnade.tables.constraints import Constraint
+from colonnade.tables.schema import Constraint
 
 MIN_TABLES = MIN_REFITS + 1
 MAX_ROWS, MAX_TABLES = 2**24, 100

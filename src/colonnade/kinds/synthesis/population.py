@@ -34,8 +34,8 @@ from colonnade.tables import Table
 from colonnade.tables.bins import Bins
 from colonnade.tables.cell_parsing import pa
 from colonnade.tables.coding import decode_codes, joint_names
-from colonnade.tables.constraints import Constraint, find_violations
 from colonnade.tables.encoding import decode
+from colonnade.tables.schema import Constraint, find_violations
 
 Numbers = NDArray[np.float64]
 Places = NDArray[np.intp]

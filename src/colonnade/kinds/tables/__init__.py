@@ -8,7 +8,7 @@ to hold equally many people).
 
 Reading order:
 
-- ``layout``: columns as codes and bins; ``queries``: which marginals are asked for, and how exactly.
+- ``layout``: columns as codes and bins, which marginals are asked for, and how exactly.
 - ``task``, ``programs``, ``stages``: the protocol, in one release or in two; ``sensitivity``: how far one person moves
   all cells together.
 - ``release``: what was opened, and marginals with error bars from it.

@@ -25,8 +25,7 @@ from colonnade.privacy.accounting.loss_distributions import (
     gaussian_epsilon,
     log_gaussian_deltas,
 )
-from colonnade.privacy.noise_laws import law_of_event, ratio
-from colonnade.privacy.releases import PURE, View
+from colonnade.privacy.noise_laws import PURE, View, law_of_event, ratio
 
 _EVERY = 256
 ORDERS: Array = np.array(

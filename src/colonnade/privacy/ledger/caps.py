@@ -58,8 +58,8 @@ from colonnade.privacy.ledger.participants import (
     views_of_group,
 )
 from colonnade.privacy.ledger.storage import check_texts
+from colonnade.privacy.noise_laws import PURE, NonPrivate, View
 from colonnade.privacy.observers import COORDINATOR, EVERYONE, OTHERS, Adjacency, Budget, Observer, Trust
-from colonnade.privacy.releases import PURE, NonPrivate, View
 from colonnade.privacy.statement import format_rounded_up
 
 MOST_DAYS = 36525.0

@@ -17,8 +17,8 @@ from colonnade.disk import reading
 from colonnade.errors import LedgerError, PrivacyError
 from colonnade.privacy import accountant
 from colonnade.privacy.events import Event, exchange_key, from_dict, unwrap, view
+from colonnade.privacy.noise_laws import NOTHING, NonPrivate, RandomisedResponse, View
 from colonnade.privacy.observers import COORDINATOR, EVERYONE, OTHERS, Adjacency, Budget, Observer, Trust
-from colonnade.privacy.releases import NOTHING, NonPrivate, RandomisedResponse, View
 
 DIGITS = 6
 """So many digits of a key stand beside a name that several keys have used."""

@@ -40,9 +40,8 @@ from colonnade.privacy import (
     least_noise,
     views,
 )
-from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise, AdditiveRelease, LawName, Norm
+from colonnade.privacy.noise_laws import DEFAULT_LAW, AdditiveNoise, AdditiveRelease, LawName, Norm, SquaredRelease
 from colonnade.privacy.observers import Inputs, check_epsilon
-from colonnade.privacy.releases import SquaredRelease
 from colonnade.privacy.sensitivity import (
     CoordinateRadii,
     changed_columns_sensitivity,

@@ -37,8 +37,7 @@ from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.fixed_point.masks import residue_system_for
 from colonnade.mpc.fixed_point.truncation import truncates_in_blocks
 from colonnade.privacy import Event, PoissonSampled, RepeatedRelease, Sensitivity, Trust
-from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName
-from colonnade.privacy.releases import Others
+from colonnade.privacy.noise_laws import DEFAULT_LAW, NormalLawName, Others
 from colonnade.privacy.sensitivity import integer_l1
 from colonnade.protocols.committee_task import IterativeTask, batch_observers
 from colonnade.protocols.cost import ShareCounts
