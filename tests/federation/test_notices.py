@@ -211,6 +211,12 @@ def test_a_key_is_called_back_with_all_its_certificates_whatever_was_renewed(our
     refused("FE801", found.with_member, bank.renewed(9).certificate, "party")
 
 
+def test_a_certificate_that_an_earlier_release_called_back_takes_its_key_along(ours: Club) -> None:
+    RevokedKeys(revoked=frozenset([identity("bank").fingerprint])).save(ours.members.path.parent)
+    found = FederationMembers.load(ours.members.path)
+    assert ("bank" in found.roles, found.revoked.cover(identity("bank").renewed(9).certificate)) == (False, True)
+
+
 def test_whoever_was_called_back_comes_back_with_another_key_in_its_place(ours: Club) -> None:
     path, bank = ours.members.path, Identity.create("bank")
     pin = ours.members.pins["bank"]

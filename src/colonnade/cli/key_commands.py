@@ -130,7 +130,7 @@ def revoke(
                     f"nobody has confirmed that the key of {name} is called back: {told}: try again, and hand it to "
                     f"the others, who run `colonnade keys revoke PARTY.toml --notice {left.name}` [FE805]"
                 ) from None
-        told += ": hand it on to whoever should not wait for the hub"
+        told += ": hand it on to whoever should not wait for the hub" + ("" if notice else ", and join with a new key")
     facts = {"revoked": name, "key": fingerprint, "confirmed_by_hub": heard, "notice": left and str(left)}
     emit(facts) if json else say(f"the key of {name} is called back: {told}")
 

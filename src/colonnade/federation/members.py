@@ -141,7 +141,7 @@ class RevocationsPart(FileSection):
 class RevokedKeys:
     """The fingerprints of keys that are no good, as they stand beside FEDERATION.toml.
 
-    A key is no good with all its certificates. Earlier releases wrote fingerprints of certificates, which stay good.
+    A key is no good with all its certificates. Earlier releases wrote fingerprints of certificates, which count.
     """
 
     number: int = 0
@@ -244,11 +244,12 @@ class FederationMembers:
         known, certs = RevokedKeys.load(path.parent), path.parent / "certs"
         all_found = {name: Certificate.load(certs / f"{name}.crt", each.pin) for name, each in content.members.items()}
         found = {name: each for name, each in all_found.items() if name == COORDINATOR or not known.cover(each)}
+        gone = {each.key_fingerprint for each in all_found.values() if each.fingerprint in known.revoked}
         former = [Certificate.load(kept) for kept in sorted((certs / _FORMER).glob("*.crt"))]
         former += [each for name, each in all_found.items() if name not in found]
         roles = {name: content.members[name].role for name in found}
         first = {name: each for name in found if (each := content.members[name].formerly) is not None}
-        more = content.revocations, known, tuple(former), first
+        more = content.revocations, replace(known, revoked=known.revoked | gone), tuple(former), first
         return cls(content.name, content.address, found, roles, content.hub, path, *more).check_unique()
 
     @classmethod
@@ -378,7 +379,7 @@ class FederationMembers:
         first = old.get("formerly", earlier.key_fingerprint if another else None)
         if old:
             added = f"\nformerly = {_toml_text(first)}" if first and "formerly" not in old else ""
-            pin = re.compile(rf"""(\bpin\s*=\s*["']){old["pin"]}(["'].*)""")
+            pin = re.compile(rf"""(\bpin["']?\s*=\s*["']){old["pin"]}(["'].*)""")
             text = pin.sub(rf"\g<1>{certificate.fingerprint}\g<2>{added}", text)
         else:
             text = f"{text.rstrip()}\n\n{_member_section(name, self.roles[name], certificate.fingerprint, first)}"

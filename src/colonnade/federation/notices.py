@@ -110,6 +110,7 @@ def take_notices(federation: Path, notices: Iterable[bytes], now: datetime) -> N
     with FederationMembers.changing(federation) as members:
         lists: dict[tuple[int, tuple[str, ...]], set[str]] = defaultdict(set)
         known = found = members.revoked
+        latest = (now + SKEW).timestamp() / _HOUR
         renewals: list[Renewal] = []
         for raw in notices:
             with suppress(FederationError, IdentityError):
@@ -118,7 +119,7 @@ def take_notices(federation: Path, notices: Iterable[bytes], now: datetime) -> N
                     renewals.append(said)
                 elif isinstance(said, Revocation):
                     found = replace(found, revoked=found.revoked | {said.key})
-                elif isinstance(said, RevocationList) and known.number < said.number <= _latest(now):
+                elif isinstance(said, RevocationList) and known.number < said.number <= latest:
                     lists[said.number, said.revoked].add(said.by)
         part = members.revocations
         for number, revoked in sorted(lists):
@@ -134,11 +135,6 @@ def take_notices(federation: Path, notices: Iterable[bytes], now: datetime) -> N
                     said.check(members)
                     members = members.renewed(said.certificate, said.member)
                     members.put(said.member)
-
-
-def _latest(now: datetime) -> float:
-    """The last hour of which a list may be."""
-    return (now + SKEW).timestamp() / _HOUR
 
 
 def own_list(members: FederationMembers, name: str, now: datetime) -> RevocationList | None:
