@@ -302,7 +302,7 @@ def longest_window(groups: Collection[Sequence[ColumnGroup]], primes: int, rows:
         fitting = bisect_left(range(1, rows + 1), True, key=too_many)
         if fitting >= min(rows, SHORTEST_WINDOW):
             return fitting
-    raise CapacityError("numbers are too large for a proof that they are within their bounds: lower gamma [CA007]")
+    raise CapacityError("numbers are too large for a proof that they are within their bounds: lower gamma [CA035]")
 
 
 @cache
