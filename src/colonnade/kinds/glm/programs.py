@@ -40,8 +40,12 @@ LARGEST_WEIGHT = (1 << 63) - 1
 
 def unfolded_message(task: Exchange) -> MessageSchema:
     """The active party's released weights, and a factor for each of the others; such as a model's file may hold."""
-    weights = ArrayForm(np.float64, (len(task.block(task.active).columns) + 1,), -LARGEST, LARGEST)
-    return MessageSchema("unfolded", weights=weights, factors=ItemList(*[FiniteFloat(LARGEST)] * len(task.passives)))
+    size = len(task.block(task.active).columns) + 1
+    return MessageSchema(
+        "unfolded",
+        weights=ArrayForm(np.float64, (size,), -LARGEST, LARGEST),
+        factors=ItemList(*[FiniteFloat(LARGEST)] * len(task.passives)),
+    )
 
 
 Integers = NDArray[np.int64]
