@@ -273,9 +273,10 @@ class AgentStore:
             if state in _ENDS:
                 file.execute("UPDATE studies SET withdrawal = 0 WHERE id = ?", (id,))  # there is nobody to tell it to
                 file.execute(
+                    # We may have been away while it came to an end.
                     "UPDATE studies SET state = ?, ended = coalesce(ended, ?) WHERE id = ? "
-                    "AND state NOT IN ('refused', 'done') AND (? OR (why IS NULL AND (state NOT IN ('failed', 'expired') "
-                    "OR (state = 'expired' AND attempt > 0))))",  # we were away while it came to an end
+                    "AND state NOT IN ('refused', 'done') AND (? OR (why IS NULL "
+                    "AND (state NOT IN ('failed', 'expired') OR (state = 'expired' AND attempt > 0))))",
                     ("done" if row["finished"] else state, timestamp_now(), id, row["finished"]),
                 )
 
