@@ -275,18 +275,10 @@ class AgentStore:
                 file.execute("UPDATE studies SET withdrawal = 0 WHERE id = ?", (id,))  # there is nobody to tell it to
                 new = "done" if row["finished"] else state
                 file.execute(
-<<<<<<< HEAD
                     "UPDATE studies SET state = ?, ended = ? WHERE id = ? AND state NOT IN ('refused', 'done', ?) AND "
                     "(? OR (why IS NULL AND (state NOT IN ('failed', 'expired') "
                     "OR (state = 'expired' AND attempt > 0))))",  # we were away while it came to an end
                     (new, timestamp_now(), id, new, row["finished"]),
-=======
-                    # We may have been away while it came to an end.
-                    "UPDATE studies SET state = ?, ended = coalesce(ended, ?) WHERE id = ? "
-                    "AND state NOT IN ('refused', 'done') AND (? OR (why IS NULL "
-                    "AND (state NOT IN ('failed', 'expired') OR (state = 'expired' AND attempt > 0))))",
-                    ("done" if row["finished"] else state, timestamp_now(), id, row["finished"]),
->>>>>>> approvals
                 )
 
     def resend_forgotten(self, id: str, party: str, told: Mapping[str, Any]) -> None:
