@@ -19,7 +19,7 @@ from colonnade.disk import reading
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import planning as glm_plan
-from colonnade.kinds.glm.losses import Family, FamilyOptions, family_for
+from colonnade.kinds.glm.losses import Family, FamilyOptions, Vector, family_for
 from colonnade.kinds.glm.planning import INTERCEPT
 from colonnade.kinds.glm.preflight import Guarantees
 from colonnade.kinds.glm.programs import ExchangeOutcome
@@ -168,7 +168,6 @@ HOW_TO_SCORE = {
 
 
 CLASSES = ("logistic", "svm")
-Vector = NDArray[np.float64]
 
 
 class FittedGLM(ClassifierMixin[Exchange, ExchangeOutcome], LinearModel[Exchange, ExchangeOutcome]):
