@@ -27,6 +27,7 @@ from colonnade.privacy.noise_laws import (
     PoissonSampled,
     RandomisedResponse,
     RepeatedRelease,
+    Shares as Shares,
     drawn_laws,
     law_named,
     law_of_event,
@@ -34,7 +35,6 @@ from colonnade.privacy.noise_laws import (
 from colonnade.protocols.iteration import COIN, iterate_batches
 from colonnade.randomness import Stream
 
-Shares = tuple[tuple[str, Fraction], ...]
 Law = Callable[[Fraction, int, Stream], NDArray[np.int64]]
 
 

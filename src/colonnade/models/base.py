@@ -35,17 +35,16 @@ from colonnade.protocols.rows import Rows
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
-from colonnade.tables.bins import real_array
+from colonnade.tables.bins import Matrix as Matrix, real_array
 from colonnade.tables.cell_parsing import itemise, pa
 from colonnade.tables.encoding import InvalidValues
 from colonnade.tables.files import LACKS_ID
 
 if TYPE_CHECKING:
     from colonnade.drawing.canvas import Picture
-    from colonnade.models.assessment import Assessment
+    from colonnade.models.classifier_mixin import Assessment
     from colonnade.models.federation import Federation
 
-Matrix = NDArray[np.float64]
 People = Any
 """A federation, a mapping from party to table, one table with all parties' columns, or an encoded matrix."""
 

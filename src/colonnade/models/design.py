@@ -13,18 +13,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.protocols.moments.task import ColumnBlock, Moments
 from colonnade.protocols.rows import Rows
 from colonnade.tables import Column, Schema, Table
-from colonnade.tables.bins import Quantity
+from colonnade.tables.bins import Matrix as Matrix, Quantity
 from colonnade.tables.cell_parsing import itemise, suggest_full_name, suggest_name
 from colonnade.tables.slots import RowSlots
 from colonnade.tables.table import ColumnCentring, Norm
-
-Matrix = NDArray[np.float64]
 
 # The norm of the constant as a part of that of the features, and the norm of the label as a multiple of the constant's.
 _CONSTANT: dict[Norm, Fraction] = {"l2": Fraction(1, 3), "l1": Fraction(3, 20)}

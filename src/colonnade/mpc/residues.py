@@ -21,10 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc.accelerator import Accelerator, abandon_device, current_device, is_worthwhile, offload_product
+from colonnade.mpc.accelerator import (
+    Accelerator,
+    Residues as Residues,
+    abandon_device,
+    current_device,
+    is_worthwhile,
+    offload_product,
+)
 from colonnade.randomness import Stream
 
-Residues = NDArray[np.float64]
 Integers = NDArray[Any]
 """int64, or Python integers in an object array where int64 is too small."""
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from colonnade.audit.attacks.inversion import InversionData
 from colonnade.audit.attacks.membership import (
     Flags,
+    Matrix,
     Promise,
     ReturnedGradients,
     ShadowModels,
@@ -30,7 +31,6 @@ from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
-Matrix = NDArray[np.float64]
 See = Callable[[Any, Mapping[str, Table]], Matrix]
 NO_SLOPES = (
     "nobody is told anything about single labels while this model is learned, so there is nothing to guess them from: "

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.audit.registry import Game, register
 from colonnade.kinds.glm import kept_scores as exchange_ask, sides, sides as exchange
-from colonnade.kinds.glm.kept_scores import KeptScoresTask, ScoreSender
+from colonnade.kinds.glm.kept_scores import Integers, KeptScoresTask, ScoreSender
 from colonnade.kinds.glm.losses import Family, Vector, family_for
 from colonnade.kinds.glm.sides import PassiveParty, active_side
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
@@ -27,7 +27,6 @@ from colonnade.randomness import Stream
 from colonnade.tables import flag, number
 from colonnade.tables.bins import Matrix
 
-Integers = NDArray[np.int64]
 MessageScript = NDArray[np.float64]
 """What a side receives: a number for each step and row, of which a step uses those of its batch."""
 

@@ -19,21 +19,19 @@ from colonnade.disk import reading
 from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import planning as glm_plan
-from colonnade.kinds.glm.losses import Family, FamilyOptions, family_for
+from colonnade.kinds.glm.losses import Family, FamilyOptions, Vector, family_for
 from colonnade.kinds.glm.planning import INTERCEPT
 from colonnade.kinds.glm.preflight import Guarantees
 from colonnade.kinds.glm.programs import ExchangeOutcome
 from colonnade.kinds.glm.sides import KeptWeights, unblur_scores
 from colonnade.kinds.glm.task import Exchange
-from colonnade.models import assessment as glm_metrics, serialization
-from colonnade.models.assessment import Assessment
+from colonnade.models import classifier_mixin as glm_metrics, serialization
 from colonnade.models.base import Matrix, People, ReadingOptions, table_of
-from colonnade.models.classifier_mixin import ClassifierMixin
+from colonnade.models.classifier_mixin import Assessment, ClassifierMixin
 from colonnade.models.design import LabelDesign
-from colonnade.models.estimates import ErrorBars
 from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel
 from colonnade.models.onnx_export import OnnxGraph, add_means
-from colonnade.models.pictures import noise_picture
+from colonnade.models.pictures import ErrorBars, noise_picture
 from colonnade.models.planner import one_of
 from colonnade.models.serialization import (
     read_array,
@@ -168,7 +166,6 @@ HOW_TO_SCORE = {
 
 
 CLASSES = ("logistic", "svm")
-Vector = NDArray[np.float64]
 
 
 class FittedGLM(ClassifierMixin[Exchange, ExchangeOutcome], LinearModel[Exchange, ExchangeOutcome]):

@@ -12,10 +12,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.glm.losses import Family
+from colonnade.kinds.glm.losses import Family, Vector
 from colonnade.kinds.glm.sides import FILLED, clipped_normal
 from colonnade.kinds.glm.task import RECEIVED_CLIP, RELEASE, Exchange, ExchangeSide, Method
 from colonnade.models.planner import check_positive, check_whole, is_number, one_of
@@ -23,7 +22,6 @@ from colonnade.privacy import Budget, Trust
 from colonnade.privacy.sensitivity import float_up
 from colonnade.protocols.rows import ColumnBlock
 
-Vector = NDArray[np.float64]
 _EPOCHS = (1, 2, 3, 4)
 _CLIPS = (0.5, 1.0, 2.0, 3.0)  # in deviations of what is received
 _RIDGES = tuple(10 ** (k / 8 - 4) for k in range(45))

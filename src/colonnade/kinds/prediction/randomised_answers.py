@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.kinds.prediction.programs import OwnScoreParts
-from colonnade.kinds.prediction.score_posterior import ScorePosterior, update_by_levels
+from colonnade.kinds.prediction.score_posterior import Integers, ScorePosterior, update_by_levels
 from colonnade.kinds.prediction.task import QuantisedAnswers, Respondent
 from colonnade.message_schema import ArrayForm, MessageSchema, receive_message
 from colonnade.privacy.noise.local_mechanisms import randomised_response
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import agree_on_rows, compare_rows
 from colonnade.randomness import Stream
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,12 @@ from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.kinds.regression.task import GradientTask
-from colonnade.models.design import owner_of
-from colonnade.models.estimates import ErrorBars, public_normals
+from colonnade.models.design import Matrix, owner_of
+from colonnade.models.pictures import ErrorBars, public_normals
 from colonnade.models.serialization import read_array, read_number, read_size
 from colonnade.protocols.moments.task import NoisyMoments
 
 Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 TAYLOR = 4.0  # log-odds of a probability p are about 4 (p - 1/2)
 _SLOPES = (1.0, 16.0)

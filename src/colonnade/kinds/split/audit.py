@@ -23,7 +23,13 @@ from colonnade.audit.attacks.views import NO_SLOPES, ModelViews, observe_people
 from colonnade.audit.registry import Game, describe_neighbours, observers, register
 from colonnade.errors import StudyError
 from colonnade.kinds.split import embedding_programs
-from colonnade.kinds.split.embedding_programs import EmbeddingScaling, EmbeddingSide, SlopeTeacher, play_rounds
+from colonnade.kinds.split.embedding_programs import (
+    EmbeddingScaling,
+    EmbeddingSide,
+    Integers as Integers,
+    SlopeTeacher,
+    play_rounds,
+)
 from colonnade.kinds.split.embedding_task import GRADIENT_BITS, EmbeddingSender, EmbeddingTask
 from colonnade.kinds.split.encoder_base import Matrix, Places, RowEncoder
 from colonnade.kinds.split.encoders import Encoder, encoder_from
@@ -40,7 +46,6 @@ from colonnade.protocols.task import own_noise
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table, number
 
-Integers = NDArray[np.int64]
 _FAR = 1e3
 """How many clips away an embedding or a gradient is, before it is clipped."""
 _CENTRE, _SCALE = 0.25, 3.0

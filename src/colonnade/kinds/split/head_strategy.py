@@ -36,6 +36,7 @@ from colonnade.kinds.regression.model import WEIGHTS
 from colonnade.kinds.split.encoder_base import EdgeOptions, Matrix, Training
 from colonnade.kinds.split.encoders import USAGE_KEYS, Encoder, EncoderSpec
 from colonnade.kinds.split.heads import (
+    Arrays as Arrays,
     LabelledSums,
     LinearHead,
     check_prior,
@@ -393,9 +394,6 @@ def scale_to_length(found: Matrix) -> Matrix:
     found = found / np.where(largest > 0, largest, 1.0)  # first, so that squares neither vanish nor overflow
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     return np.asarray(found * (LENGTH / np.where(lengths > 0, lengths, 1.0)))
-
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)

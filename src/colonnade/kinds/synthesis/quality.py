@@ -37,9 +37,8 @@ from colonnade.kinds.synthesis.table_comparison import (
     measure_associations,
     measure_distance,
 )
-from colonnade.models.assessment import accuracy, area
-from colonnade.models.estimates import NORMAL_95
-from colonnade.models.pictures import rates_chart
+from colonnade.models.classifier_mixin import Vector, accuracy, area
+from colonnade.models.pictures import NORMAL_95, rates_chart
 from colonnade.report.page import document, write_document
 from colonnade.report.wording import percent
 
@@ -166,8 +165,6 @@ class _Linear(_Learner):
 
         return LogisticRegression(max_iter=1000, tol=1e-3) if self.classes else Ridge(alpha=1.0)
 
-
-Vector = NDArray[np.float64]
 
 MAX_PEOPLE = 2000
 """People of each kind that are attacked at most."""

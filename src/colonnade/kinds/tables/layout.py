@@ -30,7 +30,15 @@ from colonnade.privacy.noise_laws import NormalLawName
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.bins import Bins
 from colonnade.tables.cell_parsing import itemise, suggest_full_name, suggest_name
-from colonnade.tables.coding import Coding, ColumnCoding, ForbiddenCodes, build_coding, forbidden_codes, joint_names
+from colonnade.tables.coding import (
+    Binning as Binning,
+    Coding,
+    ColumnCoding,
+    ForbiddenCodes,
+    build_coding,
+    forbidden_codes,
+    joint_names,
+)
 from colonnade.tables.schema import Constraint
 
 RESOLUTION = 16
@@ -211,8 +219,6 @@ def _count_in_words(size: int, count: int) -> str:
     return f"{count:,} {_MANY.get(size, f'marginals of {size} columns')}"
 
 
-Binning = int | Mapping[str, int | Sequence[float] | Sequence[str]]
-"""How many bins a number has, or their edges: one number for all, or by ``party.column``."""
 Codes = NDArray[np.int64]
 
 

@@ -32,14 +32,14 @@ from colonnade.kinds.synthesis.mixture.components import (
     ComponentRows,
     GaussianColumn,
     LinearDerivatives,
+    Matrix as Matrix,
     OwnComponents,
     RowStatistics,
     adjacent_spans,
 )
 from colonnade.randomness import Stream
-from colonnade.tables.columns import Column
+from colonnade.tables.columns import Codes, Column
 
-Matrix = NDArray[np.float64]
 _CERTAINTY = 4.0  # of the Beta columns at the start: the sum of both shape parameters
 _NARROW = 0.25  # deviation of Gaussian columns at the start
 _MIDDLE, _SPREAD = 0.5, 0.5
@@ -132,9 +132,6 @@ def prior_slope(family: ColumnFamily, parameters: Matrix) -> Matrix:
         middle, typical = (_MIDDLE - parameters[:, :1]) / _SPREAD**2, (_TYPICAL - parameters[:, 1:]) / _FACTOR**2
         return np.hstack([middle, typical])
     return gamma_slope(parameters)
-
-
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

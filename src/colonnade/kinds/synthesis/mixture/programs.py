@@ -37,6 +37,7 @@ from colonnade.kinds.synthesis.mixture.components import LinearDerivatives, adja
 from colonnade.kinds.synthesis.mixture.learners import Matrix, MixtureLearner
 from colonnade.kinds.synthesis.mixture.responsibilities import (
     NORM_BITS,
+    Whole as Whole,
     clip_in_clear,
     clip_on_shares,
     square_norms,
@@ -55,7 +56,6 @@ from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_pla
 from colonnade.randomness import KEY_BYTES, Stream, new_key
 
 Reals = NDArray[np.float64]
-Whole = NDArray[np.int64]
 LARGEST_STATISTIC = 8
 LARGEST_SLOPE = 1 << 16
 LARGEST_OFFSET = 1 << 27
