@@ -114,7 +114,7 @@ def console(
 ) -> None:
     """Let somebody into the console of an agent or hub that runs."""
     folder, part = whose(config)
-    server = _console("server")
+    server = _console("app")
     address = server.read_address(folder)
     if address is None:
         raise ConnectError(f"no console runs for {config}: start its agent or hub first [CN001]")
@@ -152,7 +152,7 @@ def console(
 def own_link(config: Path) -> str | None:
     """A link that signs whoever runs this in as an approver; ``None`` as long as no console runs there."""
     folder, part = whose(config)
-    server = _console("server")
+    server = _console("app")
     address = server.read_address(folder)
     if address is None:
         return None
@@ -174,7 +174,7 @@ def open_party_console(
         return None
     party = _console("party_pages")
     pages, view = party.PARTY_PAGES, party.PartyView(config, store, scores)
-    served: ConsoleServer = _console("server").serve_console(
+    served: ConsoleServer = _console("app").serve_console(
         view, folder, part, lambda: view.config.agent_section.people, pages, beside=beside, metrics=metrics
     )
     return served
@@ -195,7 +195,7 @@ def open_hub_console(
     def people() -> Mapping[str, ConsoleRole]:
         return {} if proposals.members.hub is None else proposals.members.hub.people
 
-    served: ConsoleServer = _console("server").serve_console(
+    served: ConsoleServer = _console("app").serve_console(
         view,
         proposals.folder / "console",
         proposals.part.console,
