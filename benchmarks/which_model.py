@@ -31,7 +31,7 @@ from sklearn import linear_model
 
 from colonnade.kinds import GLM, LinearRegression, LogisticRegression, PolynomialSum, SplitClassifier, SplitRegressor
 from colonnade.models import Roster, assess_chances
-from colonnade.models.classifier_mixin import explained
+from colonnade.models.assessment import explained
 from colonnade.tables import Dataset, Table
 from harness import (
     RESULTS,

@@ -40,8 +40,8 @@ from colonnade import (
 )
 from colonnade.errors import DataError, StudyError
 from colonnade.models import Roster
+from colonnade.models.assessment import assess_chances
 from colonnade.models.base import Estimator
-from colonnade.models.classifier_mixin import assess_chances
 from colonnade.models.planner import SampleSizeForecast
 from colonnade.report.page import write_assessment
 from colonnade.tables import population

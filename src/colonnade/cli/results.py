@@ -20,7 +20,8 @@ from colonnade.cli.output import Json, emit, say, writing
 from colonnade.disk import reading
 from colonnade.errors import DataError, SchemaError, StorageError, StudyError
 from colonnade.models import Estimator, registry, serialization
-from colonnade.models.classifier_mixin import Assessment, check_threshold
+from colonnade.models.assessment import Assessment
+from colonnade.models.classifier_mixin import check_threshold
 from colonnade.models.registry import section_of
 from colonnade.models.serialization import finite_or_null
 from colonnade.privacy import LedgerEntry

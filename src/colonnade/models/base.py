@@ -42,7 +42,7 @@ from colonnade.tables.files import LACKS_ID
 
 if TYPE_CHECKING:
     from colonnade.drawing.canvas import Picture
-    from colonnade.models.classifier_mixin import Assessment
+    from colonnade.models.assessment import Assessment
     from colonnade.models.federation import Federation
 
 People = Any

@@ -14,6 +14,7 @@ from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Matrix, People, ReadingOptions, Result, RunTask, encoded_matrix, table_of
 from colonnade.models.classifier_mixin import ClassifierMixin, PredictionMixin
 from colonnade.models.design import LabelDesign, without_label
+from colonnade.models.estimates import ErrorBars, Estimate
 from colonnade.models.onnx_export import (
     OnnxGraph,
     add_classes,
@@ -22,7 +23,7 @@ from colonnade.models.onnx_export import (
     onnx_metadata,
     write_export,
 )
-from colonnade.models.pictures import ErrorBars, Estimate, weights_chart
+from colonnade.models.pictures import weights_chart
 from colonnade.models.serialization import finite_or_null, plain_value, read_array
 from colonnade.privacy.statement import format_rounded_up
 from colonnade.tables import Schema

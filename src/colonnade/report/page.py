@@ -13,7 +13,7 @@ from typing import Any
 
 from colonnade.drawing.canvas import Html, breakable, chart_style, figure, join, named_values, table, tag
 from colonnade.models import serialization
-from colonnade.models.classifier_mixin import Assessment, ThresholdDecision
+from colonnade.models.assessment import Assessment, ThresholdDecision
 from colonnade.models.pictures import calibration_chart, ranking_chart
 from colonnade.privacy.observers import OTHERS
 from colonnade.privacy.statement import LargestEpsilon, Statement

@@ -15,8 +15,8 @@ from colonnade.report.privacy import who_saw_what
 from colonnade.report.wording import count_noun, mapping, number, percent
 
 if TYPE_CHECKING:
+    from colonnade.models.estimates import Estimate
     from colonnade.models.linear_model import LinearModel
-    from colonnade.models.pictures import Estimate
     from colonnade.models.score_result import ScoreQuestion
 
 Model = TypeVar("Model", bound=Estimator)

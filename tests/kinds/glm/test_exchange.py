@@ -41,7 +41,7 @@ from colonnade.kinds.glm.sides import (
     unblur_scores,
 )
 from colonnade.kinds.glm.task import Exchange, ExchangeSide
-from colonnade.models.classifier_mixin import assess_chances
+from colonnade.models.assessment import assess_chances
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR

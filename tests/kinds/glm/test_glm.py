@@ -18,7 +18,7 @@ from colonnade.kinds.glm.model import GLM
 from colonnade.kinds.glm.preflight import Guarantees, protection
 from colonnade.kinds.glm.task import Exchange
 from colonnade.models import Estimator, Roster
-from colonnade.models.classifier_mixin import accuracy, area, explained
+from colonnade.models.assessment import accuracy, area, explained
 from colonnade.privacy import DiscreteGaussianRelease, Trust
 from colonnade.privacy.accounting.loss_distributions import gaussian_epsilon
 from colonnade.privacy.noise_laws import AdditiveNoise

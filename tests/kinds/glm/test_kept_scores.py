@@ -19,7 +19,7 @@ from colonnade.kinds.glm.kept_scores import KeptScores, KeptScoresTask, NewRows,
 from colonnade.kinds.glm.model import GLM
 from colonnade.kinds.glm.sides import KeptWeights, PassiveParty, fit_corrected
 from colonnade.models import Roster
-from colonnade.models.classifier_mixin import assess_chances
+from colonnade.models.assessment import assess_chances
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.noise_laws import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR

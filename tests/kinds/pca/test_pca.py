@@ -18,7 +18,7 @@ from colonnade.kinds.pca.evaluation import captured_by_pca
 from colonnade.kinds.pca.model import WIDE, top_eigenvectors
 from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.models import Roster
-from colonnade.models.pictures import Estimate
+from colonnade.models.estimates import Estimate
 from colonnade.privacy import Trust
 from colonnade.protocols.moments.programs import simulate
 from colonnade.protocols.moments.task import Moments

@@ -25,13 +25,15 @@ from colonnade.kinds.glm.preflight import Guarantees
 from colonnade.kinds.glm.programs import ExchangeOutcome
 from colonnade.kinds.glm.sides import KeptWeights, unblur_scores
 from colonnade.kinds.glm.task import Exchange
-from colonnade.models import classifier_mixin as glm_metrics, serialization
+from colonnade.models import assessment as glm_metrics, serialization
+from colonnade.models.assessment import Assessment
 from colonnade.models.base import Matrix, People, ReadingOptions, table_of
-from colonnade.models.classifier_mixin import Assessment, ClassifierMixin
+from colonnade.models.classifier_mixin import ClassifierMixin
 from colonnade.models.design import LabelDesign
+from colonnade.models.estimates import ErrorBars
 from colonnade.models.linear_model import ENCODED, SCORE, UNIT, LinearModel
 from colonnade.models.onnx_export import OnnxGraph, add_means
-from colonnade.models.pictures import ErrorBars, noise_picture
+from colonnade.models.pictures import noise_picture
 from colonnade.models.planner import one_of
 from colonnade.models.serialization import (
     read_array,

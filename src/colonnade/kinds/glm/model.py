@@ -19,8 +19,9 @@ from colonnade.kinds.glm.planning import GLMChoices, GLMSetting
 from colonnade.kinds.glm.preflight import Guarantees, protection
 from colonnade.kinds.glm.programs import ExchangeOutcome
 from colonnade.kinds.glm.task import Exchange
+from colonnade.models.assessment import Assessment, assess_chances
 from colonnade.models.base import Matrix, People, ReadingOptions
-from colonnade.models.classifier_mixin import Assessment, Threshold, assess_chances, check_threshold
+from colonnade.models.classifier_mixin import Threshold, check_threshold
 from colonnade.models.design import split_label
 from colonnade.models.federation import Federation
 from colonnade.models.planner import (

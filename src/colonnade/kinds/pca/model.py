@@ -23,7 +23,7 @@ from colonnade.errors import StudyError
 from colonnade.kinds.pca.subspace_iteration import NoisyProducts
 from colonnade.kinds.pca.task import SubspaceIteration, fits, reach_for
 from colonnade.models.base import Estimator, Matrix, People, ReadingOptions, encoded_matrix, gather_people, table_of
-from colonnade.models.pictures import NORMAL_95, Estimate
+from colonnade.models.estimates import NORMAL_95, Estimate
 from colonnade.models.planner import (
     ENOUGH_OF_A_SHARE,
     Count,

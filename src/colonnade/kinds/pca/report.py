@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.drawing.canvas import Html, figure, join, sentences, table, tag
 from colonnade.drawing.charts import Bar, BarChart, HeatMap, HeatMapRow
-from colonnade.models.pictures import Estimate, columns_by_party, estimate_cell
+from colonnade.models.estimates import Estimate
+from colonnade.models.pictures import columns_by_party, estimate_cell
 from colonnade.report.sections import ReportSection, Run
 from colonnade.report.wording import count_noun, percent
 

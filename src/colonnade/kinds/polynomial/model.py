@@ -14,8 +14,9 @@ from colonnade.errors import CapacityError, StudyError
 from colonnade.kinds.polynomial.expressions import Terms, format_terms, from_coefficients, parse
 from colonnade.kinds.polynomial.task import NamedColumns, NoisySums, Polynomials, freeze_terms
 from colonnade.models.base import Estimator
+from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
-from colonnade.models.pictures import Estimate, sums_picture
+from colonnade.models.pictures import sums_picture
 from colonnade.models.planner import InFile, Roster, RowsAtMost, at_least, check_whole, not_shorter_than
 from colonnade.models.serialization import read_array, read_count, read_texts
 from colonnade.privacy import parse_budgets

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.models.design import Matrix, owner_of
-from colonnade.models.pictures import ErrorBars, public_normals
+from colonnade.models.estimates import ErrorBars, public_normals
 from colonnade.models.serialization import read_array, read_number, read_size
 from colonnade.protocols.moments.task import NoisyMoments
 

@@ -38,11 +38,12 @@ from colonnade.kinds.regression.least_squares import (
     read_laws,
 )
 from colonnade.kinds.regression.task import GradientTask
+from colonnade.models.assessment import accuracy
 from colonnade.models.base import Matrix, People, ReadingOptions
-from colonnade.models.classifier_mixin import ClassifierMixin, Threshold, accuracy, check_threshold, shares_of
+from colonnade.models.classifier_mixin import ClassifierMixin, Threshold, check_threshold, shares_of
 from colonnade.models.design import LabelDesign, label_weight, split_label, weighted_rows
+from colonnade.models.estimates import ErrorBars
 from colonnade.models.linear_model import LinearModel
-from colonnade.models.pictures import ErrorBars
 from colonnade.models.planner import (
     ENOUGH_OF_A_PREDICTION,
     FINITE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from colonnade.kinds.synthesis.population import Population, SyntheticTable, column_means
-from colonnade.models.pictures import Estimate
+from colonnade.models.estimates import Estimate
 from colonnade.privacy import Statement
 from colonnade.tables import Schema
 from colonnade.tables.cell_parsing import pa

@@ -44,8 +44,8 @@ from colonnade.kinds.tables.release import Marginal, MarginalsRelease, NoisyMarg
 from colonnade.kinds.tables.stages import StagedMarginals, StagedResult
 from colonnade.kinds.tables.task import Marginals
 from colonnade.models.base import Estimator, match_people
+from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
-from colonnade.models.pictures import Estimate
 from colonnade.models.planner import (
     NAMES_LABEL,
     STRICT,

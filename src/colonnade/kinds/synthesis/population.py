@@ -28,7 +28,7 @@ from colonnade.kinds.synthesis.mixture.learners import FittedMixture
 from colonnade.kinds.synthesis.release_fit import ProductMixture, refit_redrawn
 from colonnade.kinds.tables.layout import Codes, TableLayout
 from colonnade.kinds.tables.release import Marginal, MarginalsRelease, Residual, misfit
-from colonnade.models.pictures import NORMAL_95, Estimate
+from colonnade.models.estimates import NORMAL_95, Estimate
 from colonnade.randomness import KEY_BYTES, Stream
 from colonnade.tables import Table
 from colonnade.tables.bins import Bins

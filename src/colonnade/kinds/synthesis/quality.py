@@ -37,8 +37,9 @@ from colonnade.kinds.synthesis.table_comparison import (
     measure_associations,
     measure_distance,
 )
-from colonnade.models.classifier_mixin import Vector, accuracy, area
-from colonnade.models.pictures import NORMAL_95, rates_chart
+from colonnade.models.assessment import Vector, accuracy, area
+from colonnade.models.estimates import NORMAL_95
+from colonnade.models.pictures import rates_chart
 from colonnade.report.page import document, write_document
 from colonnade.report.wording import percent
 
