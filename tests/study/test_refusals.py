@@ -331,7 +331,15 @@ def test_a_policy_can_insist_on_seats_that_check_each_other_and_not_on_what_ther
     with raises(errors.PolicyError, "PO018", "bank"):
         world.config().check(unchecked)
     unchecked.path.write_text(unchecked.path.read_text().replace("semi-honest", "active"))
-    world.config().check(Study.load(unchecked.path))
+    checked = Study.load(unchecked.path)
+    world.config().check(checked)
+    for inputs in ("unproven", "proven"):
+        path.write_text(text.replace('# security = "active" ', f'inputs = "{inputs}" '))
+        with raises(*((errors.PolicyError, "PO861", "bank") if inputs == "proven" else (errors.StudyError, "ST573"))):
+            world.config().check(checked)
+    assert checked.trust.inputs == "unproven"
+    checked.path.write_text('inputs = "proven"\n' + checked.path.read_text())
+    world.config().check(Study.load(checked.path))
 
 
 @pytest.fixture

@@ -394,6 +394,12 @@ class PartyConfig:
                 'not: ask for security = "active" at its top, or change `security` in '
                 f"{file} if you agree [PO018]"
             )
+        if policy.inputs == "proven" and study.trust.committee and study.trust.inputs != "proven":
+            yield (
+                f"{self.name}'s policy allows only studies whose owners prove that what they deal keeps its bounds, "
+                f'and study {study.name!r} does not: ask for inputs = "proven" at its top, or change `inputs` in '
+                f"{file} if you agree [PO861]"
+            )
         if study.content.trial and not policy.trial:
             yield (
                 f"study {study.name!r} is a trial, whose schemas may hold bounds taken from data, and {self.name}'s "

@@ -335,6 +335,7 @@ class PolicySection(FileSection):
     align: tuple[Mode, ...] = ("ot", "dh")
     hidden: bool = Field(default=False, strict=True)
     security: Literal["active"] | None = Field(default=None, exclude=True)
+    inputs: Literal["proven"] | None = Field(default=None, exclude=True)
     trial: bool = Field(default=False, strict=True, exclude=True)
     again: bool | None = Field(default=None, strict=True, exclude=True)
     schemas: tuple[str, ...] | None = Field(default=None, exclude=True)
