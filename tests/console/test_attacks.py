@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from colonnade.cli.app import app
 from colonnade.cli.console_commands import greeting, whose
-from colonnade.console import app as live, app as server
+from colonnade.console import app as live
 from colonnade.console.access import (
     IDLE_SECONDS,
     LINK_SECONDS,
@@ -489,8 +489,8 @@ def test_a_console_is_served_its_link_signs_in_and_its_port_is_its_own(served: C
 def test_strangers_make_room_and_people_who_signed_in_do_not(
     served: ConsoleServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 8)
-    monkeypatch.setattr(server, "REQUEST_SECONDS", 3600)  # the oldest make room, however long they may stay
+    monkeypatch.setattr(live, "MAX_CONNECTIONS", 8)
+    monkeypatch.setattr(live, "REQUEST_SECONDS", 3600)  # the oldest make room, however long they may stay
     signed, halves = cookie(served), [b"GET /first HT" if number % 2 else b"" for number in range(30)]
     with closing(http.client.HTTPConnection(*place(served), timeout=60)) as kept, ExitStack() as opened:
         for strangers in (halves, []):
@@ -503,7 +503,7 @@ def test_strangers_make_room_and_people_who_signed_in_do_not(
 
 
 def test_half_a_request_is_not_waited_for(served: ConsoleServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(live, "REQUEST_SECONDS", 0.2)
     for begun in (b"", b"GET /first HTTP/1.1\r\nHost: ", b"GET /login HTTP/1.1\r\nHost: x\r\n\r\nGET /"):
         with connect(served, begun) as line:
             answer = line.recv(1 << 16) if b"\r\n\r\n" in begun else b""
@@ -515,15 +515,15 @@ def test_half_a_request_is_not_waited_for(served: ConsoleServer, monkeypatch: py
 def test_readers_that_stop_are_not_waited_for(
     served: ConsoleServer, view: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "READING_SECONDS", 0.2)
-    signed, cut, abort = cookie(served), threading.Event(), server.BrowserConnection.connection_lost
+    monkeypatch.setattr(live, "READING_SECONDS", 0.2)
+    signed, cut, abort = cookie(served), threading.Event(), live.BrowserConnection.connection_lost
 
-    def lost(connection: server.BrowserConnection, error: Exception | None) -> None:
+    def lost(connection: live.BrowserConnection, error: Exception | None) -> None:
         abort(connection, error)
         if connection._reader_due is not None:
             cut.set()
 
-    monkeypatch.setattr(server.BrowserConnection, "connection_lost", lost)
+    monkeypatch.setattr(live.BrowserConnection, "connection_lost", lost)
     for _ in range(500):
         view.add("Ada", "approver", "wrote", None, "x" * 3000)
     with socket.socket() as line:
