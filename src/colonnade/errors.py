@@ -4,7 +4,7 @@ Each class has an exit code, documented in ``docs/reference/errors.md``. A messa
 wrong, where, and what to do; it never carries a value from a party's table, a share or a key. The other participants
 are told a fixed sentence in its place, unless the message is *public*.
 
-A sentence ends with its code, such as ``[ST104]``: two letters for the class that first says it, and a number that
+A sentence ends with its code, such as ``[ST001]``: two letters for the class that first says it, and a number that
 stays the same however the sentence is improved. ``docs/reference/error-codes.md`` lists all of them. The code stands
 in the literal itself, so it goes wherever the sentence goes. Where a sentence quotes another, the code of the quoted
 one is kept, at the end: it says where the trouble began.
@@ -70,7 +70,7 @@ class ColonnadeError(Exception):
 
     @property
     def code(self) -> str | None:
-        """The code of the sentence, such as ``ST104``; ``None`` where it has none."""
+        """The code of the sentence, such as ``ST001``; ``None`` where it has none."""
         return code_of(str(self))
 
     @property

@@ -168,12 +168,14 @@ def test_an_agent_takes_no_new_study_while_lists_are_held_back(hub: Hub, tmp_pat
         take_notices(path, shop.notices(), datetime.now(UTC))
     agent._reread()
     agent._sync._fetch()
-    assert [(entry.id, entry.state) for entry in agent.store.entries()] == [(told["id"], "checking")]
-    assert agent._may_begin()
+    (entry,) = agent.store.entries()
+    assert (entry.id, entry.state) == (told["id"], "checking")
+    agreed = replace(entry, answers=dict.fromkeys(entry.answers, True))
+    assert agent._may_begin(agreed)
     RevokedKeys(HOUR - 24 * 8).save(tmp_path)
     os.utime(path)
     agent._reread()
-    assert not agent._may_begin(), "nor is one begun that was approved"
+    assert not agent._may_begin(agreed), "nor is one begun that was approved"
 
 
 # --- renewal

@@ -397,7 +397,7 @@ def test_what_a_schema_says_is_one_line() -> None:
     assert told == {
         "age": "number from 0 to 100; a missing cell counts as middle",
         "rooms": "whole number from 1 to 5; a missing cell has a place of its own",
-        "income": "number from 0 to 1e+06, by its logarithm; a missing cell counts as 0",
+        "income": "number from 0 to 1000000, by its logarithm; a missing cell counts as 0",
         "city": "one of Ede, Urk; a missing cell has a place of its own",
         "since.days": "days from 2000-01-01 to 2000-01-11; a missing cell counts as 2000-01-11",
         "member": "true or false; a missing cell counts as false",

@@ -642,7 +642,7 @@ def test_sessions_without_an_alignment_that_try_out_lists_end_at_the_same_limit(
     for each, (head, lines) in zip(tables, held, strict=True):
         each.write_text("\n".join([head, *(line for line in lines if line.split(",")[0] in both)]) + "\n")
     path, right = place.folder / "shop" / "party.toml", tables[0].read_text()
-    path.write_text(f"{path.read_text()}\n[policy.alignments]\nat_most = 3\n")
+    path.write_text(f"{path.read_text()}\n[policy.alignments]\nat_most = 3\nat_most_each = 3\n")
     standing, shop = StandingStudy.of(place.study("loose", align=False)), place.config("shop")
     answers = KeptAnswers(standing, shop, shop.path.parent / "agent", clock=lambda: NOON)
     shops, book = make_owner(standing, shop, answers.open_session), Ledger(shop.ledger)

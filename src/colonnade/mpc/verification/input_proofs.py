@@ -184,7 +184,7 @@ class InputRanges:
         modulus = prod(PRIMES[:primes])
         dropped = self._dropped(modulus)
         longest = 2 * ((self._limit(dropped) + isqrt(self.width) + 1) << dropped)
-        return longest * (longest + 1) < modulus and self.norm_squared < modulus
+        return longest * (longest + isqrt(self.width) + 1) < modulus and self.norm_squared < modulus
 
     @cached_property
     def primes(self) -> int:
@@ -461,7 +461,8 @@ class InputProver:
         ranges = self.window.ranges
         whole = sums.astype(np.int64)
         shifted = whole + (1 << (ranges.bits - 1))
-        excess = ranges.limit**2 - np.square(whole >> ranges.dropped).sum(axis=1)
+        # With four primes norms are longer than a machine word.
+        excess = ranges.limit**2 - np.square((whole >> ranges.dropped).astype(object)).sum(axis=1)
         if shifted.min() < 0 or shifted.max() >> ranges.bits or excess.min() < 0:
             raise self._unproven()
         said = (

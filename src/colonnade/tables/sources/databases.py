@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote
@@ -290,6 +291,7 @@ class DuckDbDriver(DatabaseDriver):
     _SETTINGS: ClassVar = {"memory_limit": "256MiB", "threads": 2}
     # In this order; without a folder for what does not fit in memory, no row is written beside the file.
     _LOCKED: ClassVar = {"temp_directory": "", "enable_external_access": "false", "lock_configuration": "true"}
+    _LOCKING: ClassVar = Lock()
     _KINDS: ClassVar = {
         "CatalogException": "the query names a table or function that is not there",
         "BinderException": "the query names a column that is not there, or compares what cannot be compared",
@@ -313,8 +315,11 @@ class DuckDbDriver(DatabaseDriver):
             opened.execute(f"attach '{quoted}' as {named} (read_only); use {named}")
         # Of several statements DuckDB would run all, and one that copies rows to a file is not kept from it.
         try:
-            for name, value in self._LOCKED.items():
-                opened.execute(f"set {name} = '{value}'")
+            with self._LOCKING:  # all connections of this program to a file have its settings in common
+                asked = ", ".join(f"current_setting('{name}')::varchar" for name in self._LOCKED)
+                if opened.execute(f"select {asked}").fetchall() != [(*self._LOCKED.values(),)]:
+                    for name, value in self._LOCKED.items():
+                        opened.execute(f"set {name} = '{value}'")
             if [each.type for each in opened.extract_statements(self._query)] != [duckdb.StatementType.SELECT]:
                 raise DataError(f"{self.name}: the query is not one select; only a select is run [DA221]")
         except Exception:
