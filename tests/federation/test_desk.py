@@ -634,8 +634,12 @@ def test_an_earlier_result_is_verified_by_the_keys_of_then_and_a_key_that_was_ca
     found, raw = FetchedResult(STUDY, FILES, [said(party) for party in PARTIES]), ours.packed()
     accept_member(path, MemberIdentity("bank", "party", Identity.create("bank", days=20_000).certificate))
     members = FederationMembers.load(path)
-    assert str(found.compare(THREE, members)) == str(found.compare(THREE, ours.members))
-    assert found.compare(THREE, members).confirmed
+    compared, pin = found.compare(THREE, members), identity("bank").fingerprint
+    assert (compared.confirmed, compared.former, compared.revoked) == (True, {"bank": pin}, ())
+    assert str(compared) == f"{found.compare(THREE, ours.members)}; bank signed with an earlier key, {pin}"
+    compared = found.compare(THREE, members, "clinic")
+    assert (compared.missing, compared.confirmed) == (("bank",), False), "of a run of now nobody signs with such a key"
+    assert pin in str(compared), "why its signature is missing"
     forged = FetchedResult(STUDY, FILES, [*found.finished[1:], AttemptReport(
         STUDY, 1, "bank", "finished", NOON, TRUE).pack(Identity.create("bank", days=20_000))])  # fmt: skip
     assert forged.compare(THREE, members).missing == ("bank",), "a key that nobody has accepted is none of then"
@@ -646,10 +650,29 @@ def test_an_earlier_result_is_verified_by_the_keys_of_then_and_a_key_that_was_ca
     assert (compared.confirmed, compared.revoked) == (True, ("bank", "shop"))
     assert "called back since" in str(compared)
     assert found.compare(THREE, members, "clinic").missing == ("bank", "shop"), "an agent takes nothing by such keys"
+    assert found.compare(THREE, members, "clinic").revoked == ("bank", "shop"), "and says why they are missing"
     earlier, signer = Proposal.unpack_earlier(raw, members)
     assert (earlier.parties, signer.name) == (PARTIES, "ana")
     assert earlier.write(tmp_path / "s", members).exists()
     refused("FE038", Proposal.unpack, raw, members)
+
+
+def test_what_was_signed_before_a_renewal_is_verified_after_another_key_took_its_place(tmp_path: Path) -> None:
+    path = club(tmp_path).members.path
+    signed, late = NOON.replace(year=2020), NOON.replace(year=2090)
+    reports = [
+        AttemptReport(STUDY, 1, "bank", "finished", made, TRUE).pack(identity("bank")) for made in (signed, late)
+    ]
+    renewed = identity("bank").renewed(365).certificate
+    with FederationMembers.changing(path) as members:
+        members.renewed(renewed, "bank").put("bank")
+    assert AttemptReport.unpack_earlier(reports[0], FederationMembers.load(path))[1] == renewed
+    members = accept_member(path, MemberIdentity("bank", "party", Identity.create("bank").certificate))
+    members = FederationMembers.load(path)
+    said, certificate = AttemptReport.unpack_earlier(reports[0], members)
+    assert (said.made, certificate.fingerprint) == (signed, renewed.fingerprint)
+    refused("FE097", AttemptReport.unpack_earlier, reports[1], members)
+    assert FetchedResult(STUDY, FILES, reports).compare(THREE, members).signed == ("bank",)
 
 
 def test_files_beside_the_model_are_taken_only_if_all_signed_them_or_the_model_names_them(ours: Club) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -25,8 +26,16 @@ from colonnade.federation.members import (
     accept_member,
     find_new_members,
 )
-from colonnade.federation.notices import Renewal, Revocation, RevocationList, own_list, take_notices
-from colonnade.federation.statements import SignedStatement
+from colonnade.federation.notices import (
+    NoticeBoard,
+    Renewal,
+    Revocation,
+    RevocationList,
+    own_list,
+    read_notice,
+    take_notices,
+)
+from colonnade.federation.statements import AttemptReport, SignedStatement
 from colonnade.wire import Certificate, Identity, certificates, identity as identities
 from colonnade.wire.identity import IDENTITY_DAYS, PASSPHRASE
 from tests.support.errors import raises
@@ -213,10 +222,56 @@ def test_a_key_is_called_back_with_all_its_certificates_whatever_was_renewed(our
     refused("FE801", found.with_member, bank.renewed(9).certificate, "party")
 
 
+def rekeyed(members: FederationMembers, name: str = "bank") -> Identity:
+    """Another key of a member, which people have accepted."""
+    fresh = Identity.create(name)
+    accept_member(members.path, MemberIdentity(name, members.roles[name], fresh.certificate, known=True))
+    return fresh
+
+
+@pytest.mark.parametrize("renewals", [0, 1])
+def test_a_key_is_called_back_by_itself_also_after_another_took_its_place(ours: Club, renewals: int) -> None:
+    old = Identity.create("bank", days=1)
+    fresh = Identity.create("bank")
+    path, revoked = ours.members.path, Revocation("bank", old.certificate.key_fingerprint, NOW + timedelta(days=99))
+    accept_member(path, MemberIdentity("bank", "party", old.certificate, known=True))
+    told = [Renewal("bank", old.renewed(days).certificate, NOW).pack(old) for days in range(2, 2 + renewals)]
+    reread(ours, told)
+    accept_member(path, MemberIdentity("bank", "party", fresh.certificate, known=True))
+    forged = Revocation("bank", fresh.certificate.key_fingerprint, NOW).pack(old)
+    assert reread(ours, [*told, forged]).revoked.revoked == set(), "an earlier key calls no later one back"
+    refused("FE097", read_notice, forged, ours.members)
+    for notices in ([*told, revoked.pack(old)], [revoked.pack(old), *told]):
+        found = reread(ours, notices)
+        assert (found.pins["bank"], found.revoked.revoked) == (fresh.fingerprint, {revoked.key})
+    report = AttemptReport("ab" * 16, 1, "bank", "finished", NOW, "0" * 64).pack(old)
+    assert found.revoked.cover(AttemptReport.unpack_earlier(report, found)[1]), "nor does what it signed count"
+    refused("FE801", found.with_member, old.renewed(9).certificate, "party")
+
+
+def test_a_hub_takes_the_revocation_of_an_earlier_key_from_anybody(ours: Club, tmp_path: Path) -> None:
+    board, path = NoticeBoard(tmp_path / "board"), ours.members.path
+    fresh, revoked = rekeyed(ours.members), Revocation("bank", key_of("bank"), NOW).pack(identity("bank"))
+    for _ in range(2):  # whoever hands on what is known already is not refused
+        board.take(revoked, "shop", FederationMembers.load(path))
+    found = FederationMembers.load(path)
+    assert (board.all(), found.revoked.revoked, found.pins["bank"]) == ([revoked], {*named("bank")}, fresh.fingerprint)
+
+
+def test_a_list_counts_nobody_whose_key_was_called_back_with_it(ours: Club) -> None:
+    revoked = Revocation("bank", key_of("bank"), NOW).pack(identity("bank"))
+    for notices in ([revoked, *listed("bank", "shop")], [*listed("bank", "shop"), revoked]):
+        found = reread(ours, notices)
+        assert (found.revoked.number, found.revoked.revoked) == (0, {*named("bank")})
+
+
 def test_a_certificate_that_an_earlier_release_called_back_takes_its_key_along(ours: Club) -> None:
     RevokedKeys(revoked=frozenset([identity("bank").fingerprint])).save(ours.members.path.parent)
     found = FederationMembers.load(ours.members.path)
     assert ("bank" in found.roles, found.revoked.cover(identity("bank").renewed(9).certificate)) == (False, True)
+    rekeyed(ours.members)
+    found = FederationMembers.load(ours.members.path)
+    assert ("bank" in found.roles, found.revoked.cover(identity("bank").renewed(9).certificate)) == (True, True)
 
 
 def test_whoever_was_called_back_comes_back_with_another_key_in_its_place(ours: Club) -> None:
@@ -323,6 +378,40 @@ def test_what_a_key_says_of_itself_is_handed_on_where_no_hub_confirms_it(
     assert '"confirmed_by_hub": false' in capsys.readouterr().out
     assert "bank" not in FederationMembers.load(tmp_path / "shop" / "FEDERATION.toml").roles
     refused("FE784", key_commands.revoke, shop)
+
+
+def test_commands_call_an_earlier_key_back_and_never_the_one_that_took_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub = Hub.of(tmp_path / "hub")
+    bank, shop = member(hub, tmp_path / "bank").parent / "FEDERATION.toml", member_of_shop(hub, tmp_path / "shop")
+    hub.stop()
+    theirs = FederationMembers.load(shop.parent / "FEDERATION.toml")
+    fresh, key = rekeyed(theirs), tmp_path / "bank" / "bank.key"
+    rekeyed(FederationMembers.load(bank))
+    refused("FE805", key_commands.revoke, bank, "bank", key=key)
+    left = tmp_path / "bank" / "bank.revocation"
+    refused(("FE784", "ana", "bank", "bank.revocation"), key_commands.revoke, shop, "ana", notice=left)
+    assert FederationMembers.load(theirs.path).revoked == theirs.revoked, "nothing was taken"
+    capsys.readouterr()
+    for name in (None, "bank"):
+        key_commands.revoke(shop, name, notice=left, json=True)
+        told = json.loads(capsys.readouterr().out)
+        found = FederationMembers.load(theirs.path)
+        assert (told["revoked"], {told["key"]}, found.revoked.revoked) == ("bank", {*named("bank")}, {*named("bank")})
+        assert found.pins["bank"] == fresh.fingerprint
+
+
+def test_whoever_asks_for_an_earlier_key_to_be_called_back_names_its_pin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = club(tmp_path)
+    ours.keys["shop"].save(tmp_path)
+    fresh = rekeyed(ours.members)
+    key_commands.revoke(ours.members.path, identity("bank").fingerprint, key=tmp_path / "shop.key")
+    found = FederationMembers.load(ours.members.path)
+    assert (found.revoked.wanted, found.pins["bank"]) == ({*named("bank")}, fresh.fingerprint)
+    refused("FE784", key_commands.revoke, ours.members.path, "sha256:" + "0" * 64, key=tmp_path / "shop.key")
 
 
 def member_of_shop(hub: Hub, folder: Path) -> Path:

@@ -85,7 +85,8 @@ def protect(
 def revoke(
     config: Config,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Whose key is no good: our own name, or another's.")
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Whose key is no good: our own name, another's, or an earlier pin."),
     ] = None,
     key: Key = None,
     notice: Annotated[
@@ -96,25 +97,27 @@ def revoke(
     """Call our own key back, or ask for another's to be called back."""
     ours, _, own = _own(config, key)
     raw, left, heard = b"", notice, None
+    where, keys = f"no member of the federation in {ours.path}", dict[str, str]()
+    keys |= {each.fingerprint: each.key_fingerprint for each in ours.former}
+    keys |= {each.name: each.key_fingerprint for each in ours.certificates.values()}
+    keys[own.name] = own.certificate.key_fingerprint  # the one that signs, also where another took its place
     if notice is not None:
         try:
-            said = Revocation.unpack(raw := reading.read_bytes(notice, Revocation.largest), ours)
+            said, _ = Revocation.unpack_earlier(raw := reading.read_bytes(notice, Revocation.largest), ours)
         except reading.UnreadableFile as error:
             raise FederationError(f"{notice} cannot be read: {error} [FE804]") from None
-        name = said.member
+        where, keys, name = f"not {said.member}, who signed {notice}", {said.member: said.key}, name or said.member
+    if name is None or name not in keys:
+        raise FederationError(f"{name or 'nobody'} is {where}: name a member, or give --notice FILE alone [FE784]")
+    if notice is not None:
         take_notices(ours.path, [raw], datetime.now(UTC))
-    elif name is None or name not in ours.pins:
-        raise FederationError(
-            f"{name or 'nobody'} is no member of the federation in {ours.path}: name one, or give --notice FILE [FE784]"
-        )
-    fingerprint = ours.certificates[name].key_fingerprint
     if left is None and name == own.name:
-        raw = Revocation(name, fingerprint, datetime.now(UTC)).pack(own)
+        raw = Revocation(name, keys[name], datetime.now(UTC)).pack(own)
         replace_private(left := ours.path.parent / f"{name}.revocation", raw)
     if left is None:
         with FederationMembers.changing(ours.path):
             known = RevokedKeys.load(ours.path.parent)
-            replace(known, wanted=known.wanted | {fingerprint}).save(ours.path.parent)
+            replace(known, wanted=known.wanted | {keys[name]}).save(ours.path.parent)
             os.utime(ours.path)
         told = "it counts for nothing here from now on; for the others once enough signers have said the same"
     else:
@@ -131,7 +134,7 @@ def revoke(
                     f"the others, who run `colonnade keys revoke PARTY.toml --notice {left.name}` [FE805]"
                 ) from None
         told += ": hand it on to whoever should not wait for the hub" + ("" if notice else ", and join with a new key")
-    facts = {"revoked": name, "key": fingerprint, "confirmed_by_hub": heard, "notice": left and str(left)}
+    facts = {"revoked": name, "key": keys[name], "confirmed_by_hub": heard, "notice": left and str(left)}
     emit(facts) if json else say(f"the key of {name} is called back: {told}")
 
 

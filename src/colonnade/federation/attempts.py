@@ -16,7 +16,7 @@ import logging
 import signal
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -36,7 +36,7 @@ from colonnade.errors import (
     one_code,
 )
 from colonnade.federation.agent_store import MODEL, AgentStore, ProposedStudy, attempt_folder
-from colonnade.federation.members import FederationMembers
+from colonnade.federation.members import FederationMembers, KeyState
 from colonnade.federation.monitoring import AgentMetrics, log_event, trace_attempt
 from colonnade.federation.processes import (
     ChildProcess,
@@ -71,7 +71,9 @@ class ResultComparison:
     confirmed: bool
     """Whether so many have signed this result, and nobody another one, that it may be taken from the hub."""
     revoked: tuple[str, ...] = ()
-    """Those of who signed it whose key was called back since: whoever had that key may have signed."""
+    """Those who signed it, or another one, with a key that was called back since: whoever had that key may have."""
+    former: Mapping[str, str] = field(default_factory=dict)
+    """Of those who signed with an earlier key, which another has replaced since: the pins of it."""
 
     def __str__(self) -> str:
         said = [
@@ -83,6 +85,7 @@ class ResultComparison:
             said.append(f"the signature of {', '.join(self.missing)} is missing{lost}")
         if self.revoked:
             said.append(f"the key of {', '.join(self.revoked)} was called back since, and others may have had it")
+        said += [f"{owner} signed with an earlier key, {pins}" for owner, pins in self.former.items()]
         return "; ".join(said)
 
     def check(self) -> None:
@@ -108,11 +111,15 @@ class FetchedResult:
 
         ``own`` is the owner that asks, if one does: it lacks the result, so it was lost, and others must have more
         seats than may pool. The coordinator's seat does not count, since the coordinator is the hub's. What was signed
-        with a key that was called back since does not count for an owner, and is said to whoever else asks.
+        with a key that was called back or replaced since does not count for an owner, whose own run was of the keys of
+        now, and is said to whoever asks.
         """
         found = self._hash(MODEL)
         told = {owner: self._reports(owner, members) for owner in trust.owners if owner != own}
-        said = {owner: [] if own and revoked else reports for owner, (reports, revoked) in told.items()}
+        said = {
+            owner: [each for each, _ in reports if state == "current" or not own]
+            for owner, (state, reports) in told.items()
+        }
         signed = tuple(owner for owner, reports in said.items() if {each.result for each in reports} == {found})
         missing = tuple(owner for owner, reports in said.items() if not reports)
         differs = tuple(owner for owner in said if owner not in (*signed, *missing))
@@ -124,12 +131,17 @@ class FetchedResult:
         enough = len(vouching) > trust.threshold or not (missing or own)
         if signed and not self._arrays_belong():
             raise FederationError(f"the {ARRAYS} that the hub hands out is not the one that {MODEL} names [FE042]")
-        revoked = tuple(owner for owner in signed if told[owner][1])
-        return ResultComparison(signed, differs, missing, enough and not differs, revoked)
+        revoked = tuple(owner for owner, (state, _) in told.items() if state == "revoked")
+        former = {
+            owner: ", ".join(sorted({pin for _, pin in reports}))
+            for owner, (state, reports) in told.items()
+            if state == "former"
+        }
+        return ResultComparison(signed, differs, missing, enough and not differs, revoked, former)
 
     def signed_files(self, compared: ResultComparison, members: FederationMembers) -> dict[str, bytes]:
         """The files that all who have signed this result have signed with it, and none otherwise."""
-        named = [each.files for owner in compared.signed for each in self._reports(owner, members)[0]]
+        named = [each.files for owner in compared.signed for each, _ in self._reports(owner, members)[1]]
         beside = {name for name in self.files if named and all(each.get(name) == self._hash(name) for each in named)}
         return {name: content for name, content in self.files.items() if name in {MODEL, ARRAYS, *beside}}
 
@@ -139,18 +151,18 @@ class FetchedResult:
         result, now = self._hash(MODEL), datetime.now(UTC)
         return AttemptReport(self.study, attempt, own, "finished", now, result, beside, compared.missing)
 
-    def _reports(self, owner: str, members: FederationMembers) -> tuple[list[AttemptReport], bool]:
-        """What an owner has said of its result, and whether it said so only with a key that was called back since.
+    def _reports(self, owner: str, members: FederationMembers) -> tuple[KeyState, list[tuple[AttemptReport, str]]]:
+        """What an owner has said of its result with the best key that it used, with that key's pins.
 
         What cannot be read, or is of somebody else, is as if unsaid.
         """
-        found: dict[bool, list[AttemptReport]] = {False: [], True: []}
+        found: dict[KeyState, list[tuple[AttemptReport, str]]] = {"current": [], "former": [], "revoked": []}
         for raw in self.finished:
             with suppress(FederationError, IdentityError):
                 said, certificate = AttemptReport.unpack_earlier(raw, members)
                 if (said.proposal, said.participant) == (self.study, owner) and said.result is not None:
-                    found[members.revoked.cover(certificate)].append(said)
-        return found[not found[False]], not found[False]
+                    found[members.key_state(certificate)].append((said, certificate.fingerprint))
+        return next(((state, reports) for state, reports in found.items() if reports), ("current", []))
 
     def _hash(self, name: str) -> str:
         return sha256(self.files.get(name, b"")).hexdigest()

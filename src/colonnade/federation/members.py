@@ -31,6 +31,7 @@ from colonnade.wire import Certificate, HubLimits, check_name
 from colonnade.wire.certificates import CLOCK_SKEW
 
 FederationRole = Literal["hub", "party", "analyst"]
+KeyState = Literal["current", "former", "revoked"]
 MOST_MEMBERS = 1000
 NOT_LISTED = (
     "the hub's console shows nothing to this person, who is no member and whom operators in [hub] of FEDERATION.toml "
@@ -244,8 +245,8 @@ class FederationMembers:
         known, certs = RevokedKeys.load(path.parent), path.parent / "certs"
         all_found = {name: Certificate.load(certs / f"{name}.crt", each.pin) for name, each in content.members.items()}
         found = {name: each for name, each in all_found.items() if name == COORDINATOR or not known.cover(each)}
-        gone = {each.key_fingerprint for each in all_found.values() if each.fingerprint in known.revoked}
         former = [Certificate.load(kept) for kept in sorted((certs / _FORMER).glob("*.crt"))]
+        gone = {each.key_fingerprint for each in (*all_found.values(), *former) if each.fingerprint in known.revoked}
         former += [each for name, each in all_found.items() if name not in found]
         roles = {name: content.members[name].role for name in found}
         first = {name: each for name in found if (each := content.members[name].formerly) is not None}
@@ -334,6 +335,12 @@ class FederationMembers:
                 "same key: with another key, join again by an invitation [FE800]"
             )
         return replace(self, certificates={**self.certificates, name: certificate}).check_unique()
+
+    def key_state(self, certificate: Certificate) -> KeyState:
+        """Whether the key of a certificate is that of its member now, one of before, or called back."""
+        now = self.certificates.get(certificate.name)
+        same = now is not None and now.key_fingerprint == certificate.key_fingerprint
+        return "revoked" if self.revoked.cover(certificate) else "current" if same else "former"
 
     def check_new(self, name: str) -> None:
         """Raise an error unless somebody who joins may have this name."""

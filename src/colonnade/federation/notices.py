@@ -48,13 +48,13 @@ class Renewal(SignedStatement):
 
 @dataclass(frozen=True)
 class Revocation(SignedStatement):
-    """A member calls the key back with which it signs this."""
+    """A member calls the key back with which it signs this: that of now or an earlier one, also where that expired."""
 
     member: MemberName
     key: Fingerprint
     made: Moment
 
-    kind, signer_field = "revocation", "member"
+    kind, signer_field, dated = "revocation", "member", False
 
     def check(self, members: FederationMembers) -> None:
         """Raise an error if it is about another key."""
@@ -81,7 +81,7 @@ NOTICES: tuple[type[SignedStatement], ...] = (Renewal, Revocation, RevocationLis
 def read_notice(raw: bytes, members: FederationMembers) -> SignedStatement:
     """A notice that one of these members has signed."""
     kind = next((each for each in NOTICES if raw.split(b" ", 2)[1:2] == [each.kind.encode()]), Renewal)
-    return kind.unpack(raw, members)
+    return kind.unpack_earlier(raw, members)[0] if kind is Revocation else kind.unpack(raw, members)
 
 
 class NoticeBoard:
@@ -123,7 +123,8 @@ def take_notices(federation: Path, notices: Iterable[bytes], now: datetime) -> N
                     lists[said.number, said.revoked].add(said.by)
         part = members.revocations
         for number, revoked in sorted(lists):
-            if part is not None and len(lists[number, revoked] & {*part.signers}) >= part.needed:
+            by = {name for name in lists[number, revoked] if not found.cover(members.certificates[name])}
+            if part is not None and len(by & {*part.signers}) >= part.needed:
                 found = replace(found, number=number, revoked=found.revoked | {*revoked})
         if found != known:
             found.save(federation.parent)

@@ -106,6 +106,8 @@ class SignedStatement:
     signer_field: ClassVar[str]
     """Which field names the member who says it."""
     largest: ClassVar[int] = 1 << 14
+    dated: ClassVar[bool] = True
+    """Whether a certificate that had ended by then cannot have signed it."""
     unsigned: ClassVar[frozenset[str]] = frozenset()
     """Fields that follow from the signed bytes, and so are not among them."""
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -137,7 +139,8 @@ class SignedStatement:
     def unpack_earlier(cls, raw: bytes, members: FederationMembers) -> tuple[Self, Certificate]:
         """A statement as a member signed it when the certificate that is returned was good: that of now or an earlier.
 
-        Whether its key was called back since is for the caller to see: nobody knows when it was stolen.
+        A key may have signed it before its certificate was renewed, so when that begins says nothing. Whether the key
+        was called back since is for the caller to see: nobody knows when it was stolen.
         """
         signer = raw[:_LONGEST_HEADER].decode("ascii", "replace").split(" ", 3)[2:3]
         for each in (*members.certificates.values(), *members.former):
@@ -146,7 +149,10 @@ class SignedStatement:
                 then = replace(members, certificates=certificates, roles=roles)
                 with suppress(FederationError, IdentityError):
                     found = cls._read(*_verify_signature(cls.kind, raw, then, cls.largest), then)
-                    each.check_dates(getattr(found, "made", None))
+                    if cls.dated:
+                        each.check_dates(
+                            max(getattr(found, "made", datetime.now(UTC)), each.parsed.not_valid_before_utc)
+                        )
                     return found, each
         return cls.unpack(raw, members), members.certificates[signer[0]]
 
