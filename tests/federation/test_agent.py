@@ -1089,14 +1089,14 @@ def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
         told = AttemptReport(study, 1, who, "finished", datetime.now(UTC), result, lost=lost)
         return told.pack(three.identity(who))
 
-    def fetch(finished: list[bytes], named: list[str], proposal: bytes = raw) -> None:
+    def fetch(finished: list[bytes], named: list[str], proposal: bytes = raw, key: Path | None = None) -> None:
         line = SimpleNamespace(
             studies=lambda: [{"id": study, "name": "x", "parties": named}],
             proposal=lambda _: proposal,
             result=lambda _: FetchedResult(study, {"model.json": model}, finished),
         )
         monkeypatch.setattr(proposals, "FederationClient", lambda *_: nullcontext(line))
-        proposals.result([study], where, False, hers, three.key("ana"), True)
+        proposals.result([study], where, False, hers, key or three.key("ana"), True)
 
     monkeypatch.setattr(proposals, "_SIGNED_SECONDS", 0.0)
     everybody = ["bank", "shop", "clinic"]
@@ -1116,7 +1116,15 @@ def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
     where = tmp_path / "later"
     capsys.readouterr()
     fetch([signed(who) for who in everybody], everybody)
-    assert json.loads(capsys.readouterr().out)["revoked"] == ["bank"], "what was signed before stays verified"
+    told = json.loads(capsys.readouterr().out)
+    assert told["revoked"] == ["bank"], "what was signed before stays verified"
+    assert told["former"] == {"shop": three.identity("shop").fingerprint}
+    fresh, where = Identity.create("ana"), tmp_path / "last"
+    accept_member(hers, MemberIdentity("ana", "analyst", fresh.certificate))
+    fresh.save(tmp_path / "fresh")
+    RevokedKeys(revoked=frozenset([three.identity("ana").certificate.key_fingerprint])).save(hers.parent)
+    fetch([signed(who) for who in everybody], everybody, key=tmp_path / "fresh" / "ana.key")
+    assert json.loads(capsys.readouterr().out)["revoked"] == ["ana"], "who owns the study stands in what it signed"
 
 
 def test_an_analyst_reads_of_which_study_a_command_is_as_it_was_signed(

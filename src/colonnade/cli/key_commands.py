@@ -17,7 +17,7 @@ from colonnade.disk import reading
 from colonnade.errors import ConnectError, FederationError, IdentityError, without_code
 from colonnade.federation.hub_protocol import FederationClient
 from colonnade.federation.members import FederationMembers, RevokedKeys
-from colonnade.federation.notices import Renewal, Revocation, take_notices
+from colonnade.federation.notices import Renewal, Revocation
 from colonnade.models.serialization import replace_private
 from colonnade.randomness import new_key as random_key
 from colonnade.wire import Identity
@@ -109,16 +109,17 @@ def revoke(
         where, keys, name = f"not {said.member}, who signed {notice}", {said.member: said.key}, name or said.member
     if name is None or name not in keys:
         raise FederationError(f"{name or 'nobody'} is {where}: name a member, or give --notice FILE alone [FE784]")
-    if notice is not None:
-        take_notices(ours.path, [raw], datetime.now(UTC))
     if left is None and name == own.name:
         raw = Revocation(name, keys[name], datetime.now(UTC)).pack(own)
         replace_private(left := ours.path.parent / f"{name}.revocation", raw)
+    with FederationMembers.changing(ours.path):
+        known, more = RevokedKeys.load(ours.path.parent), {keys[name]}
+        asked = (
+            replace(known, wanted=known.wanted | more) if left is None else replace(known, revoked=known.revoked | more)
+        )
+        asked.save(ours.path.parent)
+        os.utime(ours.path)
     if left is None:
-        with FederationMembers.changing(ours.path):
-            known = RevokedKeys.load(ours.path.parent)
-            replace(known, wanted=known.wanted | {keys[name]}).save(ours.path.parent)
-            os.utime(ours.path)
         told = "it counts for nothing here from now on; for the others once enough signers have said the same"
     else:
         try:

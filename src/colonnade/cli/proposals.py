@@ -46,7 +46,7 @@ from colonnade.sanitize import sanitize
 from colonnade.study.connect import load_identity
 from colonnade.study.party_config import PartyConfig
 from colonnade.study.spec import Study
-from colonnade.wire import Identity
+from colonnade.wire import Certificate, Identity
 
 if TYPE_CHECKING:
     from colonnade.federation.scores.service import ScoresService
@@ -221,7 +221,7 @@ def cancel(
         return
     members, identity = _analyst(federation, key)
     with FederationClient(members, identity) as line:
-        found = _signed_proposal(line, _find_study(line, digits)["id"], members, identity.name)
+        found, _ = _signed_proposal(line, _find_study(line, digits)["id"], members, identity.name)
         named = f"{found.name!r} ({found.digest})"
         if not json and sys.stdin.isatty() and not ask_yes_or_no(f"Take {named} back?"):
             raise PolicyError(f"study {found.name!r} was not withdrawn [PO860]")
@@ -278,7 +278,7 @@ def result(
         if unconfirmed:
             trust = Trust(tuple(study["parties"]), (), 0)  # whoever takes that takes the hub's word
         else:
-            signed = _signed_proposal(line, study["id"], members, identity.name)
+            signed, signer = _signed_proposal(line, study["id"], members, identity.name)
             trust, named = _trust(signed, members), named | {"study": signed.name, "digest": signed.digest}
         until = time.monotonic() + _SIGNED_SECONDS
         while True:  # parties say that they have finished a moment after the hub
@@ -288,6 +288,8 @@ def result(
             time.sleep(1.0)
     if not unconfirmed:
         compared.check()
+        if members.key_state(signer) == "revoked":
+            compared = replace(compared, revoked=tuple({**dict.fromkeys(compared.revoked), signer.name: None}))
     files = found.files if unconfirmed else found.signed_files(compared, members)
     left = sorted(set(found.files) - set(files))
     folder = out or Path("results") / study["id"][:_SHOWN_ID]
@@ -309,13 +311,15 @@ def result(
     )
 
 
-def _signed_proposal(line: FederationClient, id: str, members: FederationMembers, name: str) -> Proposal:
+def _signed_proposal(
+    line: FederationClient, id: str, members: FederationMembers, name: str
+) -> tuple[Proposal, Certificate]:
     """The proposal of this id as its analyst has signed it: the hub may say another name of it than its own."""
     raw = line.proposal(id)
-    proposal, _ = Proposal.unpack_earlier(raw, members)  # keys may have changed since
+    proposal, signer = Proposal.unpack_earlier(raw, members)  # keys may have changed since
     if proposal_id(raw) != id or name not in (proposal.analyst, *proposal.parties):
         raise FederationError("the hub sent another proposal than that of the study that was asked for [FE721]")
-    return replace(proposal, id=id)
+    return replace(proposal, id=id), signer
 
 
 def _trust(proposal: Proposal, members: FederationMembers) -> Trust:

@@ -71,7 +71,7 @@ class ResultComparison:
     confirmed: bool
     """Whether so many have signed this result, and nobody another one, that it may be taken from the hub."""
     revoked: tuple[str, ...] = ()
-    """Those who signed it, or another one, with a key that was called back since: whoever had that key may have."""
+    """Those who signed it, another one or the proposal with a key that was called back since, as others may have."""
     former: Mapping[str, str] = field(default_factory=dict)
     """Of those who signed with an earlier key, which another has replaced since: the pins of it."""
 
