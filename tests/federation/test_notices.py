@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from colonnade.cli import key_commands
+from colonnade.cli import key_commands, membership
 from colonnade.cli.initialise import party
 from colonnade.errors import ConnectError, IdentityError
 from colonnade.federation.agent import Agent
@@ -372,6 +372,9 @@ def test_what_a_key_says_of_itself_is_handed_on_where_no_hub_confirms_it(
     for _ in range(2):
         refused("FE805", key_commands.revoke, file, "bank")
         assert "bank" not in FederationMembers.load(tmp_path / "bank" / "FEDERATION.toml").roles
+    capsys.readouterr()
+    membership.members(file, json=True)
+    assert '"bank"' not in capsys.readouterr().out, "with a key that was called back nobody is asked"
     left = tmp_path / "bank" / "bank.revocation"
     refused("FE804", key_commands.revoke, shop, notice=tmp_path / "no such file")
     (tmp_path / "forged").write_bytes(left.read_bytes().replace(b"bank", b"ana"))

@@ -322,7 +322,8 @@ def members(
     path, own = whose_key(config, key)
     ours = FederationMembers.load(path)
     new: Sequence[MemberIdentity] = ()
-    if own is not None:
+    gone = {each.name for each in ours.former} - ours.roles.keys()
+    if own is not None and own[0] not in gone:  # with a key that was called back the hub answers nothing
         with FederationClient(ours, load_identity(own[1], own[0], ours.certificates)) as line:
             take_notices(path, line.notices(), datetime.now(UTC))
             new = find_new_members(ours := FederationMembers.load(path), line.members())
