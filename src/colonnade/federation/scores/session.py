@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -350,22 +351,13 @@ def make_owner(
             asked.note_alignment(study)
         matching = OwnerAlignment(study, asked, table, AlignmentLog())
         aligned, equal = matching.owner(me), study.aligning is not None
+        part = question.agree(me, aligned)
+        equal = True  # the same list tells nothing new the next time
         if isinstance(answers, QuestionQueue):
             answers.prepare(question.weigh(aligned), table.own_ids.repeated())
-            try:
-                question.asker(me, aligned, answers)
-            finally:
-                equal = equal or answers.ready
+            question.asker(me, part, answers)
         else:
-            question.dealer(me, aligned, opened(matching.people, answers))
-
-    def opened(people: Sequence[bytes], answers: AnswerOpener) -> Callable[[Summands], Gate]:
-        def gate(summands: Summands) -> Gate:
-            nonlocal equal
-            equal = True  # the same list tells nothing new the next time
-            return answers(people, summands)
-
-        return gate
+            question.dealer(me, part, partial(answers, matching.people))
 
     return ScoresParticipant(standing, program, questions)
 
