@@ -963,6 +963,34 @@ def test_a_session_ends_when_a_key_is_called_back_and_none_begins_without_a_list
         check()
 
 
+def test_a_check_that_fails_by_surprise_ends_its_session_and_the_next_one_is_looked_after_too(
+    place, monkeypatch, caplog
+):
+    """An error that was not our own ended the thread that looks whether keys still stand, and nobody heard of it."""
+    for name, seconds in {"_LOOK_SECONDS": 0.05, "_FIRST_PAUSE": 0.2, "_LONGEST_PAUSE": 0.2}.items():
+        monkeypatch.setattr(session, name, seconds)
+    surprises, raised = [], []
+
+    def check() -> None:
+        # Only where a session is looked after: the check before it begins has a handler of its own.
+        if surprises and threading.current_thread().name.startswith("keys"):
+            raised.append(surprises.pop())
+            raise raised[-1]
+
+    standing = StandingStudy.of(place.study("standing"))
+    with standing_up(place, standing, shop=check) as questions:
+        for surprise in (OSError("P000017"), sqlite3.OperationalError("P000017")):
+            before = questions._places
+            surprises.append(surprise)
+            places = until(lambda old=before: now if (now := questions._places) is not old else None, "a next session")
+            person = next(iter(places))
+            assert questions.ask([person]).result(60)[0]["id"] == person
+    assert [type(each) for each in raised] == [OSError, sqlite3.OperationalError]
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [each.rpartition(" ")[2] for each in said] == ["OSError", "OperationalError"]
+    assert "P000017" not in caplog.text
+
+
 def test_a_study_that_changed_or_is_of_another_kind_is_refused(house):
     place = house[0]
     config = place.config("shop")

@@ -404,7 +404,9 @@ class PersistentSession:
             if (place := self._place) is not None:
                 try:
                     self._check()
-                except ColonnadeError:  # the next session says why it does not begin
+                except Exception as error:  # the next session says why it does not begin
+                    if not isinstance(error, ColonnadeError):
+                        _LOG.error("the look at the keys of %s failed: %s", self._name, type(error).__name__)
                     place.abort(CANNOT_GO_ON)
 
     def _stay(self) -> None:
