@@ -328,11 +328,14 @@ def _standing_scores() -> Scene:
 
         return gate
 
-    def dealer(name: str) -> Program:
-        return lambda me: on_demand.dealer(me, parts[name], session, opened)
+    def owner(me: Any) -> None:
+        on_demand.agree(me, parts[me.name], session)
+        if me.name == task.to:
+            on_demand.asker(me, parts[me.name], session, Asked())
+        else:
+            on_demand.dealer(me, parts[me.name], session, opened)
 
-    programs: dict[str, Program] = {name: dealer(name) for name in task.dealers}
-    programs[task.to] = lambda me: on_demand.asker(me, parts[task.to], session, Asked())
+    programs: dict[str, Program] = dict.fromkeys(task.owners, owner)
     return Scene(session, programs | {COORDINATOR: lambda me: on_demand.coordinator(me, session)})
 
 

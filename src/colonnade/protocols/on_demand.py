@@ -105,12 +105,16 @@ class OnDemandQuestion(ABC):
         """How the entitled party weighs answers about the people of its table."""
 
     @abstractmethod
-    def asker(self, me: Owner, table: Table, asked: QuestionSource) -> None:
-        """The entitled party's program."""
+    def agree(self, me: Owner, table: Table) -> Any:
+        """Every owner's first step: its part of the answers, once all hold the same people; otherwise an error."""
 
     @abstractmethod
-    def dealer(self, me: Owner, table: Table, opened: GateOpener) -> None:
-        """Another owner's program."""
+    def asker(self, me: Owner, part: Any, asked: QuestionSource) -> None:
+        """The entitled party's program, with what it agreed on."""
+
+    @abstractmethod
+    def dealer(self, me: Owner, part: Any, opened: GateOpener) -> None:
+        """Another owner's program, with what it agreed on; who is asked nothing opens no gate."""
 
     @abstractmethod
     def coordinator(self, me: Coordinator) -> None:

@@ -14,10 +14,10 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -74,17 +74,18 @@ NOISY = ("", "[budget]\nepsilon = { bank = 2.0 }\n")
 
 @dataclass
 class Place:
-    """One folder with everyone's keys, tables and policies."""
+    """One folder with everyone's keys, tables and policies; the model has columns of the bank and the shop."""
 
     folder: Path
+    columns: Mapping[str, Sequence[str]] = field(default_factory=lambda: COLUMNS)
 
     @classmethod
-    def make(cls, folder: Path) -> Place:
+    def make(cls, folder: Path, columns: Mapping[str, Sequence[str]] = COLUMNS) -> Place:
         people = population(ROWS)
         people.write(folder / "tables")
         (folder / "schemas").mkdir()
-        place = cls(folder)
-        for number, name in enumerate(COLUMNS):
+        place = cls(folder, columns)
+        for number, name in enumerate(columns):
             scatter(folder / "tables" / f"{name}.csv", number)
             people.schemas[name].save(folder / "schemas" / f"{name}.toml")
             initialise.party(name, folder / name, f"../tables/{name}.csv", "person_id", "auto-within-budget")
@@ -117,7 +118,7 @@ class Place:
         if (self.folder / "keys.toml").exists():
             pins = Study.load(self.folder / "keys.toml").content.pins
         limits = '[align]\non = "person_id"\n' if align else ""
-        path.write_text(runnable_text(name, task, price[1], COLUMNS, limits, pins))
+        path.write_text(runnable_text(name, task, price[1], self.columns, limits, pins))
         if pins is None:
             initialise.trial(path)
         return Study.load(path)
@@ -127,7 +128,9 @@ class Place:
 
 
 @contextmanager
-def standing_up(place: Place, standing: StandingStudy, clock: Callable | None = None) -> Iterator[QuestionQueue]:
+def standing_up(
+    place: Place, standing: StandingStudy, clock: Callable | None = None, **checks: Callable[[], object]
+) -> Iterator[QuestionQueue]:
     """Everybody's part in threads of this process, over TLS on loopback; where the bank asks."""
     timed = {"clock": clock} if clock else {}
     questions = QuestionQueue(period=standing.period, **timed)
@@ -142,7 +145,8 @@ def standing_up(place: Place, standing: StandingStudy, clock: Callable | None = 
         hub = stack.enter_context(make_own_hub(standing, place.key("coordinator"), listen="127.0.0.1:0"))
         stack.callback(keep_coordinator(standing, place.key("coordinator"), hub).stop)
         for name, part in parts.items():
-            stay = PersistentSession(make_joiner(standing, name, place.key(name), hub=hub.own_address), part)
+            enter = make_joiner(standing, name, place.key(name), hub=hub.own_address)
+            stay = PersistentSession(enter, part, checks.get(name, lambda: None))
             stack.callback(stay.start().stop)
         until_ready(questions)
         yield questions
@@ -581,7 +585,7 @@ def test_a_time_that_is_no_date_is_refused_where_it_arrives():
 
 
 def play_session(
-    place: Place, standing: StandingStudy, shops: ScoresParticipant | None = None
+    place: Place, standing: StandingStudy, **stays: ScoresParticipant
 ) -> tuple[int, dict[str, BaseException]]:
     """One session of everybody, ended at once: how many people were common, and who was refused something."""
     questions, shop, matched, wrong = QuestionQueue(), place.config("shop"), [], {}
@@ -595,9 +599,9 @@ def play_session(
 
     parts = {
         "bank": make_owner(standing, place.config("bank"), questions),
-        "shop": shops or make_owner(standing, shop, answers.open_session),
+        "shop": make_owner(standing, shop, answers.open_session),
         "coordinator": ScoresParticipant(standing, coordinator),
-    }
+    } | stays
     room = InMemoryNetwork([*parts], timeout=60)
 
     def play(name):
@@ -647,14 +651,14 @@ def test_sessions_without_an_alignment_that_try_out_lists_end_at_the_same_limit(
     answers = KeptAnswers(standing, shop, shop.path.parent / "agent", clock=lambda: NOON)
     shops, book = make_owner(standing, shop, answers.open_session), Ledger(shop.ledger)
     for _ in range(2):
-        assert play_session(place, standing, shops)[0] == len(both)
+        assert play_session(place, standing, shop=shops)[0] == len(both)
         assert book.count_alignments(days=30) == 1
     for counted in (1, 2, 3):
         tables[0].write_text("\n".join(right.splitlines()[:-counted]) + "\n")
-        assert "shop" in play_session(place, standing, shops)[1]
+        assert "shop" in play_session(place, standing, shop=shops)[1]
         assert book.count_alignments(days=30) == counted
     tables[0].write_text(right)
-    matched, wrong = play_session(place, standing, shops)
+    matched, wrong = play_session(place, standing, shop=shops)
     answers.close()
     assert matched == 0
     check_said(wrong["shop"], "PO701")
@@ -957,6 +961,34 @@ def test_a_session_ends_when_a_key_is_called_back_and_none_begins_without_a_list
     path.write_text(f'{path.read_text()}\n[revocations]\nsigners = ["bank", "shop"]\nneeded = 2\n')
     with raises(FederationError, "FE783"):
         check()
+
+
+def test_a_check_that_fails_by_surprise_ends_its_session_and_the_next_one_is_looked_after_too(
+    place, monkeypatch, caplog
+):
+    """An error that was not our own ended the thread that looks whether keys still stand, and nobody heard of it."""
+    for name, seconds in {"_LOOK_SECONDS": 0.05, "_FIRST_PAUSE": 0.2, "_LONGEST_PAUSE": 0.2}.items():
+        monkeypatch.setattr(session, name, seconds)
+    surprises, raised = [], []
+
+    def check() -> None:
+        # Only where a session is looked after: the check before it begins has a handler of its own.
+        if surprises and threading.current_thread().name.startswith("keys"):
+            raised.append(surprises.pop())
+            raise raised[-1]
+
+    standing = StandingStudy.of(place.study("standing"))
+    with standing_up(place, standing, shop=check) as questions:
+        for surprise in (OSError("P000017"), sqlite3.OperationalError("P000017")):
+            before = questions._places
+            surprises.append(surprise)
+            places = until(lambda old=before: now if (now := questions._places) is not old else None, "a next session")
+            person = next(iter(places))
+            assert questions.ask([person]).result(60)[0]["id"] == person
+    assert [type(each) for each in raised] == [OSError, sqlite3.OperationalError]
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [each.rpartition(" ")[2] for each in said] == ["OSError", "OperationalError"]
+    assert "P000017" not in caplog.text
 
 
 def test_a_study_that_changed_or_is_of_another_kind_is_refused(house):

@@ -289,6 +289,7 @@ def ask(task, parts, questions, gates=None, alter=None):
     def program(me):
         if me.name == COORDINATOR:
             return on_demand.coordinator(me, session)
+        on_demand.agree(me, parts[me.name], session)
         if me.name == task.to:
             return on_demand.asker(me, parts[me.name], session, asked)
         return on_demand.dealer(me, parts[me.name], session, (gates or {}).get(me.name, everybody))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -350,22 +351,13 @@ def make_owner(
             asked.note_alignment(study)
         matching = OwnerAlignment(study, asked, table, AlignmentLog())
         aligned, equal = matching.owner(me), study.aligning is not None
+        part = question.agree(me, aligned)
+        equal = True  # the same list tells nothing new the next time
         if isinstance(answers, QuestionQueue):
             answers.prepare(question.weigh(aligned), table.own_ids.repeated())
-            try:
-                question.asker(me, aligned, answers)
-            finally:
-                equal = equal or answers.ready
+            question.asker(me, part, answers)
         else:
-            question.dealer(me, aligned, opened(matching.people, answers))
-
-    def opened(people: Sequence[bytes], answers: AnswerOpener) -> Callable[[Summands], Gate]:
-        def gate(summands: Summands) -> Gate:
-            nonlocal equal
-            equal = True  # the same list tells nothing new the next time
-            return answers(people, summands)
-
-        return gate
+            question.dealer(me, part, partial(answers, matching.people))
 
     return ScoresParticipant(standing, program, questions)
 
@@ -412,7 +404,9 @@ class PersistentSession:
             if (place := self._place) is not None:
                 try:
                     self._check()
-                except ColonnadeError:  # the next session says why it does not begin
+                except Exception as error:  # the next session says why it does not begin
+                    if not isinstance(error, ColonnadeError):
+                        _LOG.error("the look at the keys of %s failed: %s", self._name, type(error).__name__)
                     place.abort(CANNOT_GO_ON)
 
     def _stay(self) -> None:

@@ -484,13 +484,19 @@ class StandingScores(RunnableTask):
         return (*(name for name in task.owners if name not in (task.to, *task.dealers)), COORDINATOR)
 
 
+def agree(me: Owner, parts: OwnScoreParts, standing: StandingScores) -> None:
+    """Every owner's first step: an error at everyone unless all hold the same people."""
+    check_parts(me, parts, standing.task)
+    agree_on_rows(me, standing.task, parts)
+
+
 def asker(me: Owner, parts: OwnScoreParts, standing: StandingScores, asked: QuestionSource) -> None:
-    """The entitled party's program."""
+    """The entitled party's program, once all agreed."""
     task = standing.task
     if me.name != task.to:
         raise ValueError(f"{me.name} is not entitled to scores [VA147]")
-    people = _agree_on_people(me, parts, task)
-    called = parts.called
+    _warm(me)
+    called, people = parts.called, len(parts.ids)
     asked.begin(called)
     number, last = 0, False
     while not last:
@@ -521,13 +527,13 @@ def asker(me: Owner, parts: OwnScoreParts, standing: StandingScores, asked: Ques
 
 
 def dealer(me: Owner, parts: OwnScoreParts, standing: StandingScores, opened: GateOpener) -> None:
-    """Another owner's program: it answers what its gate lets through, until the session ends."""
+    """Another owner's program, once all agreed: it answers what its gate lets through, until the session ends."""
     task = standing.task
-    people = _agree_on_people(me, parts, task)
+    _warm(me)
     if me.name in standing.bystanders:
         _stand_by(me, standing)
         return
-    gate, due, number, last = opened(_summands(me, parts, task)), question_message(people), 0, False
+    gate, due, number, last = opened(_summands(me, parts, task)), question_message(len(parts.ids)), 0, False
     while not last:
         number += 1
         said = receive_message(me.link(task.to), task.to, due)
@@ -574,13 +580,6 @@ def _stand_by(me: Role, standing: StandingScores) -> None:
         if said["people"] and me.engine.has_seat and isinstance(task, Scores):
             verdict = _together(_receive_verdicts(me, task, number, said["people"], None))
             _open(me, task, verdict, said["people"], None)
-
-
-def _agree_on_people(me: Owner, parts: OwnScoreParts, task: Scores | QuantisedAnswers) -> int:
-    check_parts(me, parts, task)
-    people = agree_on_rows(me, task, parts)
-    _warm(me)
-    return people
 
 
 def _warm(me: Role) -> None:
@@ -684,13 +683,19 @@ class ScoresOnDemand(OnDemandQuestion):
 
         return weigh
 
-    def asker(self, me: Owner, table: Table, asked: QuestionSource) -> None:
-        """The entitled party's program."""
-        asker(me, self.model.parts(me.name, table), self.session, asked)
+    def agree(self, me: Owner, table: Table) -> OwnScoreParts:
+        """An owner's part of the scores, once all hold the same people."""
+        parts = self.model.parts(me.name, table)
+        agree(me, parts, self.session)
+        return parts
 
-    def dealer(self, me: Owner, table: Table, opened: GateOpener) -> None:
+    def asker(self, me: Owner, part: OwnScoreParts, asked: QuestionSource) -> None:
+        """The entitled party's program."""
+        asker(me, part, self.session, asked)
+
+    def dealer(self, me: Owner, part: OwnScoreParts, opened: GateOpener) -> None:
         """Another owner's program."""
-        dealer(me, self.model.parts(me.name, table), self.session, opened)
+        dealer(me, part, self.session, opened)
 
     def coordinator(self, me: Coordinator) -> None:
         """The coordinator's program."""
