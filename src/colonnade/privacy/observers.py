@@ -104,7 +104,7 @@ class Observer:
 
 
 Security = Literal["semi-honest", "active"]
-Inputs = Literal["unproven", "proven"]
+Inputs = Literal["unproven", "proven", "needless"]
 SECURITIES: tuple[Security, ...] = get_args(Security)
 INPUTS: tuple[Inputs, ...] = get_args(Inputs)
 
@@ -122,7 +122,7 @@ class Trust:
     security: Security = "semi-honest"
     """Whether what follows holds only if everybody follows the protocol, or also if some do not."""
     inputs: Inputs = "unproven"
-    """Whether owners prove that what they deal keeps its bounds: all rows, or rows that a coin chooses."""
+    """Whether owners prove that what they deal keeps its bounds; needless where it is only added up."""
     noise_missing: int | None = None
     """How many owners besides an observer may leave out their noise; by default see :attr:`missing`."""
 
@@ -168,6 +168,11 @@ class Trust:
     def active(self) -> bool:
         """Whether seats check what the others did before anything is opened."""
         return self.security == "active"
+
+    @property
+    def proven(self) -> bool:
+        """Whether owners prove that what they deal keeps its bounds."""
+        return self.inputs == "proven"
 
     @property
     def missing(self) -> int:

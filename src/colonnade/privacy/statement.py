@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from colonnade.privacy.ledger.caps import RemainingBudget
 
 PROVEN = "proven"
+BOUNDED = "if owners keep their bounds"
+"""Proven against participants that deviate, but for owners that deal numbers beyond their bounds, as nobody checks."""
 PUBLISHED = "as published, not proven"
 NO_GUARANTEE = "no guarantee"
 MISSING = "missing-noise"
@@ -173,6 +175,10 @@ DEALT: Mapping[Inputs, str] = {
         "numbers these figures do not hold"
     ),
     "proven": f"owners prove that every row they deal keeps its bounds, but for a chance of 2^-40; {_WITHIN}",
+    "needless": (
+        "what owners deal is only added up, so an owner beyond its bounds shifts a result by a number that does not "
+        "depend on the others' rows, and no proof is needed"
+    ),
 }
 NOT_CHECKED = (
     "which rows of the parties belong together is settled before shares are dealt, and these checks are not about it: "
@@ -348,7 +354,8 @@ def _row(
     row = account_row(observer, trust.adjacency(observer), seen, delta, broken=broken, others=others)
     if row.theorem and (trust.missing if missing is None else missing):
         row = replace(row, theorem=f"{row.theorem}, {MISSING}")
-    return replace(row, missing=missing)
+    unsure = trust.active and trust.inputs == "unproven" and row.status == PROVEN
+    return replace(row, missing=missing, status=BOUNDED if unsure else row.status)
 
 
 def _missing_noise(events: tuple[Event, ...], trust: Trust, delta: float) -> Iterator[StatementRow]:
@@ -608,7 +615,7 @@ def posterior(prior: float, rise: float) -> float:
 
 _MOST_BARS = 24
 _OPEN = "hatched from end to end: nothing is promised"
-_DOUBTFUL = f"hatched bar: {PUBLISHED}"
+_DOUBTFUL = "hatched bar: its words say what is not proven"
 _LIMITED = "dashed: the cap"
 _PAIRS = "bars that speak of different pairs of tables are not on one scale: compare within a heading"
 

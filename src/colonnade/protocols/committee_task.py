@@ -96,7 +96,7 @@ class CommitteeTask(Task):
     @property
     def shown_by_proofs(self) -> Fraction:
         """How much all proofs can tell, as a statistical distance (theory: active-security)."""
-        return Fraction(0 if self.trust.inputs == "unproven" else len(self.owners), 2**PROOF_LEAKAGE_BITS)
+        return Fraction(0 if not self.trust.proven else len(self.owners), 2**PROOF_LEAKAGE_BITS)
 
     @cached_property
     def committee(self) -> Committee:
@@ -204,7 +204,7 @@ class JointSumTask(CommitteeTask):
 
         A proof takes many messages, so it is of as many rows as memory may hold.
         """
-        unproven = self.trust.inputs == "unproven"
+        unproven = not self.trust.proven
         residues = len(self.for_sums.primes) * (1 if unproven else 2)  # as dealt, and as they are proven
         fitting = MOST_HELD // (8 * residues * max(1, self.width))
         return self.window_of(max(FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting)))

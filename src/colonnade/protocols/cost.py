@@ -56,6 +56,7 @@ class CheckingCost:
 CHECKS: Mapping[Inputs, CheckingCost] = {
     "unproven": CheckingCost(1.1, 1.02),
     "proven": CheckingCost(2.0, 1.02),
+    "needless": CheckingCost(1.1, 1.02),
 }
 """Rough, from ``benchmarks/results/active.md``; columns and primes count besides."""
 SECONDS_OF_SETTLEMENT = 0.05

@@ -138,6 +138,11 @@ class PricedTask(RevealingTask):
         return self.proofs
 
     @property
+    def needs_no_proofs(self) -> bool:
+        """Whether no figure rests on the bounds of what others deal."""
+        return self.possible_proofs[0] == "needless"
+
+    @property
     def usually_active(self) -> bool:
         """Whether security is active for this task where nobody says."""
         return self.active_by_default
@@ -255,7 +260,7 @@ class Task(RunnableTask, PricedTask):
         """How often participants wait for each other, checks included."""
         if not self.trust.active:
             return self.message_rounds
-        proofs = 0 if self.trust.inputs == "unproven" else ROUNDS_OF_PROOFS
+        proofs = 0 if not self.trust.proven else ROUNDS_OF_PROOFS
         return self.message_rounds + ROUNDS_OF_CHECKS * self.settlements + proofs
 
     @property
@@ -299,7 +304,7 @@ class Task(RunnableTask, PricedTask):
     def _load_of_shares(self, name: str, rows: int, pace: float) -> ParticipantLoad:
         seats, primes, cells = self.trust.committee, len(self.committee.system.primes), self.cells(name, rows)
         checks = checking_cost(self.trust)
-        if self.trust.inputs != "unproven":
+        if self.trust.proven:
             cells = self._with_squares(cells, name, rows)
         explicit = len(seats) - self.trust.threshold - (name in seats)
         sent = math.ceil(checks.sent * WORD * primes * (cells.dealt * explicit + cells.opened))

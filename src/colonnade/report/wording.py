@@ -128,6 +128,7 @@ _GENERAL = {
     "gaussian-transfer": "The theorem that accounts for whole-number noise as for a Gaussian, with the error counted.",
     "gradient": "The direction in which weights must change to fit better.",
     "intercept": "The score of somebody whose encoded columns are all zero.",
+    "if owners keep their bounds": "As proven, against owners that deal no number beyond its bounds; nobody checks it.",
     "joint table": "All parties' columns of the common people, side by side; it exists nowhere, only as shares.",
     "ledger": "A party's own record of everything its people were exposed to, over all studies.",
     "marginal": "How often each value, or each combination of values, of a few columns occurs.",

@@ -394,7 +394,7 @@ class PartyConfig:
                 'not: ask for security = "active" at its top, or change `security` in '
                 f"{file} if you agree [PO018]"
             )
-        if policy.inputs == "proven" and study.trust.committee and study.trust.inputs != "proven":
+        if policy.inputs == "proven" and study.trust.committee and study.trust.inputs == "unproven":
             yield (
                 f"{self.name}'s policy allows only studies whose owners prove that what they deal keeps its bounds, "
                 f'and study {study.name!r} does not: ask for inputs = "proven" at its top, or change `inputs` in '

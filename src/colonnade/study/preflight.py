@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _PROVEN: dict[Inputs, str] = {
     "unproven": "that owners keep the bounds of what they deal is not proven",
     "proven": "owners prove the bounds of what they deal",
+    "needless": "no figure rests on the bounds of what others deal",
 }
 _ON_ITS_OWN_SIDE = (
     "nobody holds shares that others could check; each party's figures hold whatever the others send, because every "

@@ -69,12 +69,12 @@ class SubspaceIteration(JointRows, IterativeTask):
     noise_on = "an entry of X'X times a direction"
     why_not_active = None
     active_by_default = True
-    proofs = ("unproven", "proven")
+    proofs = ("proven", "unproven")
 
     @cached_property
     def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
         """For each owner the norm of its rows."""
-        if self.trust.inputs == "unproven":
+        if not self.trust.proven:
             return {}
         return {
             b.owner: [bounded_norm(len(b.columns), self.block_norm_squared(b))] if b.columns else []

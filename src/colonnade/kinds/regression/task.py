@@ -81,12 +81,12 @@ class GradientTask(JointRows, IterativeTask):
     noise_on = "a number of one batch's mean gradient"
     why_not_active = None
     active_by_default = True
-    proofs = ("unproven", "proven")
+    proofs = ("proven", "unproven")
 
     @cached_property
     def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
         """For each owner the norm of its rows, and that labels are zeros and ones."""
-        if self.trust.inputs == "unproven":
+        if not self.trust.proven:
             return {}
         groups: dict[str, list[ColumnGroup]] = {
             b.owner: [bounded_norm(len(b.columns), self.block_norm_squared(b))] if b.columns else []

@@ -438,7 +438,7 @@ class Marginals(JointSumTask):
     games = "marginals"
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
-    proofs = ("unproven", "proven")
+    proofs = ("proven", "unproven")
 
     def __post_init__(self) -> None:
         if self.law not in NORMAL_LAWS:
@@ -514,7 +514,7 @@ class Marginals(JointSumTask):
             return plan_hidden_products(blocks, self.sizes, self.holder, self.label)
         # 2t + 1 seats deal when a degree is lowered, and each puts together what all of them dealt.
         making = 2 * (2 * self.trust.threshold + 1) if self._few_seats else 0
-        proven = self.trust.inputs != "unproven"
+        proven = self.trust.proven
         return plan_products(blocks, self.sizes, self.holder, self.label, making, proven)
 
     @property
@@ -654,7 +654,7 @@ class Marginals(JointSumTask):
     @cached_property
     def codes(self) -> Mapping[str, CodeProof]:
         """For each owner that proves something of what it deals, which numbers these are."""
-        if self.trust.inputs == "unproven":
+        if not self.trust.proven:
             return {}
         dealt, none = self.layout.dealt, FactorColumns((), ())
         return {

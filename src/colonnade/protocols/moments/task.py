@@ -270,7 +270,7 @@ class Moments(JointRows, JointSumTask):
 
     programs = TaskPrograms("colonnade.protocols.moments.programs")
     noise_on = "an entry of X'X"
-    proofs = ("unproven", "proven")
+    proofs = ("proven", "unproven")
 
     def __post_init__(self) -> None:
         if not 0 <= self.known < len(self.blocks):
@@ -450,7 +450,7 @@ class Moments(JointRows, JointSumTask):
     @cached_property
     def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
         """For each owner: the norm of its rows, and flags if members are hidden."""
-        if self.trust.inputs == "unproven":
+        if not self.trust.proven:
             return {}
         flags = [binary_columns(1)] if self.hidden else []
         return {
@@ -470,7 +470,7 @@ class Moments(JointRows, JointSumTask):
         Rows are kept until then. A proof of bounds takes many messages, so it is of as many as memory may hold; a claim
         takes few, and new memory costs more than they do.
         """
-        most = CLAIMED_ROWS if self.trust.inputs == "unproven" else WINDOW_ROWS
+        most = CLAIMED_ROWS if not self.trust.proven else WINDOW_ROWS
         fitting = MOST_HELD // (8 * len(self.for_sums.primes) * self.width * (1 + self.hidden))
         return self.window_of(max(8192, min(most, fitting)))
 
