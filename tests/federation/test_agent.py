@@ -1119,9 +1119,12 @@ def test_an_analyst_takes_no_model_of_the_hub_and_one_party(
     told = json.loads(capsys.readouterr().out)
     assert told["revoked"] == ["bank"], "what was signed before stays verified"
     assert told["former"] == {"shop": three.identity("shop").fingerprint}
-    fresh, where = Identity.create("ana"), tmp_path / "last"
+    fresh, where = Identity.create("ana"), tmp_path / "then"
     accept_member(hers, MemberIdentity("ana", "analyst", fresh.certificate))
     fresh.save(tmp_path / "fresh")
+    fetch([signed(who) for who in everybody], everybody, key=tmp_path / "fresh" / "ana.key")
+    assert json.loads(capsys.readouterr().out)["former"]["ana"] == three.identity("ana").fingerprint
+    where = tmp_path / "last"
     RevokedKeys(revoked=frozenset([three.identity("ana").certificate.key_fingerprint])).save(hers.parent)
     fetch([signed(who) for who in everybody], everybody, key=tmp_path / "fresh" / "ana.key")
     assert json.loads(capsys.readouterr().out)["revoked"] == ["ana"], "who owns the study stands in what it signed"

@@ -124,6 +124,16 @@ def test_a_key_that_was_called_back_counts_for_nothing(ours: Club, notices: list
     assert "ana" not in reread(ours, listed("bank", "shop", number=HOUR + 1, revoked=())).roles
 
 
+def test_lists_that_differ_in_a_key_that_nobody_has_any_more_count_all_the_same(ours: Club) -> None:
+    """A signer who joined after another key took its place cannot verify that the earlier one was called back."""
+    old = Identity.create("ana").certificate.key_fingerprint
+    found = reread(ours, [*listed("bank", revoked=(old,)), *listed("shop", revoked=())])
+    assert (found.revoked.number, found.revoked.revoked) == (HOUR, frozenset())
+    now = [*listed("bank", "clinic", number=HOUR + 1, revoked=(old,)), *listed("shop", number=HOUR + 1, revoked=())]
+    found = reread(ours, now)
+    assert (found.revoked.number, found.revoked.revoked) == (HOUR + 1, {old})
+
+
 def test_lists_end_after_a_week_and_agents_of_signers_make_them(ours: Club) -> None:
     path = ours.members.path
     refused("FE783", FederationMembers.load(path).check_listed, NOW)

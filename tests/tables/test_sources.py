@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -556,6 +557,15 @@ def test_a_file_of_duckdb_is_read_several_times_at_once(ducks: Callable[[str], Q
         found = list(pool.map(lambda query: ids(ducks(query)), ["from people order by person_id"] * 8))
     assert found == [["p0", "p1", "p2"]] * 8
     assert 0 < read < read + sum(batch.num_rows for batch in batches) == 100_000
+    gate = Barrier(8)
+
+    def opened_together(query: str) -> list[str]:
+        gate.wait()
+        return ids(ducks(query))
+
+    for _ in range(5):
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(opened_together, ["from people order by person_id"] * 8)) == found
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -571,6 +581,9 @@ def test_a_view_in_a_file_reaches_nothing_outside_it(
         made.execute("create view inside as select * from people where age < 2")
         made.execute(f"create view far as from read_csv('{outside}')")
         made.execute(f"create view whole as from read_blob('{outside}')")
+        said = {"temp_directory": "", "enable_external_access": "false", "lock_configuration": "true"}
+        cases = " ".join(f"when '{name}' then '{value}'" for name, value in said.items())
+        made.execute(f"create macro current_setting(name) as case name {cases} end")
     with duckdb.connect(base, read_only=True) if opened else nullcontext():
         assert ids(ducks("from inside")) == ["p0", "p1"]
         for query in ("from far", "from whole", f"from read_csv('{outside}')", f"from '{outside}'"):

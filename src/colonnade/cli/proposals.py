@@ -288,8 +288,10 @@ def result(
             time.sleep(1.0)
     if not unconfirmed:
         compared.check()
-        if members.key_state(signer) == "revoked":
+        if (state := members.key_state(signer)) == "revoked":
             compared = replace(compared, revoked=tuple({**dict.fromkeys(compared.revoked), signer.name: None}))
+        elif state == "former":
+            compared = replace(compared, former={**compared.former, signer.name: signer.fingerprint})
     files = found.files if unconfirmed else found.signed_files(compared, members)
     left = sorted(set(found.files) - set(files))
     folder = out or Path("results") / study["id"][:_SHOWN_ID]

@@ -9,7 +9,7 @@ hour in which they were made; one that is older than what we have, or not newer,
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -108,7 +108,8 @@ class NoticeBoard:
 def take_notices(federation: Path, notices: Iterable[bytes], now: datetime) -> None:
     """Go by what was signed: note keys that were called back, then pin certificates that others had renewed."""
     with FederationMembers.changing(federation) as members:
-        lists: dict[tuple[int, tuple[str, ...]], set[str]] = defaultdict(set)
+        lists: dict[tuple[int, frozenset[str]], dict[str, frozenset[str]]] = defaultdict(dict)
+        current = {each.key_fingerprint for each in members.certificates.values()}
         known = found = members.revoked
         latest = (now + SKEW).timestamp() / _HOUR
         renewals: list[Renewal] = []
@@ -120,12 +121,17 @@ def take_notices(federation: Path, notices: Iterable[bytes], now: datetime) -> N
                 elif isinstance(said, Revocation):
                     found = replace(found, revoked=found.revoked | {said.key})
                 elif isinstance(said, RevocationList) and known.number < said.number <= latest:
-                    lists[said.number, said.revoked].add(said.by)
+                    # Of a key that another has replaced not every signer may know, so it keeps no list from counting.
+                    revoked = frozenset(said.revoked)
+                    lists[said.number, revoked & current][said.by] = revoked
         part = members.revocations
-        for number, revoked in sorted(lists):
-            by = {name for name in lists[number, revoked] if not found.cover(members.certificates[name])}
-            if part is not None and len(by & {*part.signers}) >= part.needed:
-                found = replace(found, number=number, revoked=found.revoked | {*revoked})
+        for (number, _), signed in sorted(lists.items(), key=lambda each: each[0][0]):
+            by = [] if part is None else [name for name in part.signers if name in signed]
+            counted = [signed[name] for name in by if not found.cover(members.certificates[name])]
+            if part is not None and len(counted) >= part.needed:
+                said_by = Counter(key for each in counted for key in each)
+                enough = {key for key, signers in said_by.items() if signers >= part.needed}
+                found = replace(found, number=number, revoked=found.revoked | enough)
         if found != known:
             found.save(federation.parent)
             members = FederationMembers.load(federation)

@@ -461,8 +461,8 @@ class InputProver:
         ranges = self.window.ranges
         whole = sums.astype(np.int64)
         shifted = whole + (1 << (ranges.bits - 1))
-        # With four primes norms are longer than a machine word.
-        excess = ranges.limit**2 - np.square((whole >> ranges.dropped).astype(object)).sum(axis=1)
+        words = object if ranges.limit >> 31 else np.int64  # with four primes norms are longer than a machine word
+        excess = ranges.limit**2 - np.square((whole >> ranges.dropped).astype(words)).sum(axis=1)
         if shifted.min() < 0 or shifted.max() >> ranges.bits or excess.min() < 0:
             raise self._unproven()
         said = (

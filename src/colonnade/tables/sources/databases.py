@@ -316,7 +316,8 @@ class DuckDbDriver(DatabaseDriver):
         # Of several statements DuckDB would run all, and one that copies rows to a file is not kept from it.
         try:
             with self._LOCKING:  # all connections of this program to a file have its settings in common
-                asked = ", ".join(f"current_setting('{name}')::varchar" for name in self._LOCKED)
+                # By its whole name: a macro of the file could have the short one.
+                asked = ", ".join(f"system.main.current_setting('{name}')::varchar" for name in self._LOCKED)
                 if opened.execute(f"select {asked}").fetchall() != [(*self._LOCKED.values(),)]:
                     for name, value in self._LOCKED.items():
                         opened.execute(f"set {name} = '{value}'")
