@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,9 +165,32 @@ def test_what_is_not_proven_is_hatched_and_says_so_and_a_leak_has_no_bar_at_all(
     leak = Statement.of([NonPrivate("rows were posted")], TRUST, DELTA)
     (chart,), (bare,) = doubtful.plot().charts, leak.plot().charts
     assert f"{format_rounded_up(doubtful.epsilon('bank'), 3)}, as published, not proven" in written(chart)
-    assert "Hatched bar: as published, not proven" in chart.note
+    assert "Hatched bar: its words say what is not proven" in chart.note
     assert {bar.kind for bar in chart.bars if bar.value is not None} == {"doubtful"}
     assert {(bar.value, bar.text) for bar in bare.bars} == {(None, "no promise")}
+
+
+@pytest.mark.parametrize(
+    ("security", "inputs", "status"),
+    [
+        ("semi-honest", "unproven", "proven"),
+        ("active", "unproven", "if owners keep their bounds"),
+        ("active", "proven", "proven"),
+        ("active", "needless", "proven"),
+    ],
+)
+def test_a_row_that_rests_on_unproven_bounds_says_so(security: Any, inputs: Any, status: str) -> None:
+    trust = replace(TRUST, security=security, inputs=inputs)
+    found = Statement.of([EVENT], trust, DELTA)
+    for rows in (found.rows, found.missing_noise):
+        assert {row.status for row in rows} - {"no guarantee"} == {status}
+    assert {row["status"] for row in found.to_dict()["rows"]} - {"no guarantee"} == {status}
+    assert Statement.from_dict(found.to_dict()) == found
+    assert (status in str(found), status in found._repr_html_()) == (True, True)
+    drawn = any("if owners keep their bounds" in text for text in written(found.plot().charts[0]))
+    assert drawn == (status != "proven")
+    doubtful = Statement.of([replace(EVENT, unproven="a step is missing")], trust, DELTA)
+    assert {row.status for row in doubtful.rows} - {"no guarantee"} == {"as published, not proven"}
 
 
 def test_events_are_drawn_one_by_one_and_together() -> None:

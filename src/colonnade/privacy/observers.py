@@ -104,9 +104,10 @@ class Observer:
 
 
 Security = Literal["semi-honest", "active"]
-Inputs = Literal["unproven", "proven", "needless"]
+RequestedInputs = Literal["unproven", "proven"]
+Inputs = Literal[RequestedInputs, "needless"]
 SECURITIES: tuple[Security, ...] = get_args(Security)
-INPUTS: tuple[Inputs, ...] = get_args(Inputs)
+INPUTS: tuple[RequestedInputs, ...] = get_args(RequestedInputs)
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,7 @@ class Trust:
             security, inputs = value.get("security", "semi-honest"), value.get("inputs", "unproven")
             if inputs == "covert":  # of earlier releases, which looked at one row in eight
                 inputs = "unproven"
-            if security not in SECURITIES or inputs not in INPUTS:
+            if security not in SECURITIES or inputs not in get_args(Inputs):
                 raise ValueError("security and inputs are words from short lists [VA121]")
             return cls(tuple(owners), tuple(committee), threshold, security, inputs, value.get("noise_missing"))
         except (KeyError, TypeError, ValueError) as error:

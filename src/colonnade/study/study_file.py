@@ -41,7 +41,7 @@ from colonnade.models.planner import (
     ParameterMark,
 )
 from colonnade.privacy import Trust, parse_budgets
-from colonnade.privacy.observers import OTHERS, Inputs, Security, check_delta
+from colonnade.privacy.observers import OTHERS, RequestedInputs, Security, check_delta
 from colonnade.protocols.align import DEFAULT_MODE, AlignmentTask, Mode
 from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, filled_length
 from colonnade.protocols.roles import COORDINATOR
@@ -509,7 +509,7 @@ class StudyFile(FileSection):
     description: str = ""
     trial: bool = Field(default=False, strict=True)
     security: Security | None = None
-    inputs: Inputs | None = None
+    inputs: RequestedInputs | None = None
     noise_missing: Annotated[int, Field(strict=True, ge=0)] | None = None
     task: SerializeAsAny[TaskSection]
     budget: PriceSection = PriceSection()
