@@ -138,6 +138,11 @@ class PricedTask(RevealingTask):
         return self.proofs
 
     @property
+    def rests_on_bounds(self) -> bool:
+        """Whether figures rest on the bounds of what *other* owners deal: not where that is only added up."""
+        return True
+
+    @property
     def usually_active(self) -> bool:
         """Whether security is active for this task where nobody says."""
         return self.active_by_default

@@ -298,7 +298,7 @@ class Polynomials(JointSumTask):
     @cached_property
     def layout(self) -> MonomialLayout:
         """What each owner computes alone, and what is multiplied on shares."""
-        return split_monomials(self.program, self.holder, proven=self.trust.inputs != "unproven")
+        return split_monomials(self.program, self.holder, proven=self.trust.inputs == "proven")
 
     @cached_property
     def schedule(self) -> ProductSchedule:
@@ -391,10 +391,15 @@ class Polynomials(JointSumTask):
 
     # --- proofs
 
+    @property
+    def rests_on_bounds(self) -> bool:
+        """Only where columns of different owners are multiplied."""
+        return bool(self.layout.cross)
+
     @cached_property
     def dealt_columns(self) -> Mapping[str, DealtColumns]:
         """For each owner that proves something of its rows, the columns of which it does."""
-        if self.trust.inputs == "unproven":
+        if self.trust.inputs != "proven":
             return {}
         found = {}
         for index, factors in self.layout.factors.items():
