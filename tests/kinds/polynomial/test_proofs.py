@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from colonnade.errors import NO_RESULT, ShareError
+from colonnade.errors import NO_RESULT, ShareError, StudyError
 from colonnade.kinds.polynomial import programs as polynomial, task as task_module
 from colonnade.kinds.polynomial.expressions import parse
 from colonnade.kinds.polynomial.model import PolynomialSum
@@ -26,6 +26,7 @@ from colonnade.tables import Schema, category, number
 from tests.kinds.polynomial.test_polynomial import expressions, without_noise
 from tests.mpc.verification.test_inputs import AnyRows
 from tests.support import protocols as kit
+from tests.support.errors import raises
 from tests.support.protocols import active, polynomial_task, tables_of
 
 proven = partial(active, inputs="proven")
@@ -169,6 +170,24 @@ def test_proofs_cost_no_noise():
     owner = Observer.party("bank")
     found = [epsilon(views(task.events, owner, task.trust), 1e-5).epsilon for task in (plain, checked)]
     assert found[0] == pytest.approx(found[1], rel=1e-3)
+
+
+def test_numbers_that_are_too_long_for_a_proof_are_not_proven():
+    schema = Schema({"x": number(-1, 1)})
+
+    def plan(gamma, **asked):
+        model = PolynomialSum("bank.x * shop.x", epsilon=2.0, rows_at_most=100, gamma=gamma)
+        return model.plan_as_requested(Roster.of({"bank": schema, "shop": schema}, security="active", **asked))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task_module.Polynomials, "proofs", ("proven", "unproven"))
+        assert plan(2**25).trust.inputs == "proven"
+        assert plan(2**26).trust.inputs == "unproven"
+    with raises(StudyError, "ST155", "unproven"):
+        plan(2**26, inputs="proven")
+    task = plan(2**25, inputs="proven")
+    results, whole = without_noise(task, rows_for(task, 20, 3))
+    assert results["bank"].opened.tolist() == polynomial.reference(whole, task)
 
 
 # --- cheats

@@ -23,9 +23,11 @@ from colonnade.kinds.polynomial.sensitivity import (
     polynomial_maxima,
 )
 from colonnade.mpc.verification.input_proofs import ColumnGroup, bounded_norm
+from colonnade.mpc.verification.three_squares import LARGEST
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise.local_mechanisms import MODES, RoundingMode
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
+from colonnade.privacy.observers import Inputs
 from colonnade.privacy.sensitivity import enforced_norm_squared
 from colonnade.protocols.committee_task import LARGEST_MESSAGE, JointSumTask
 from colonnade.protocols.cost import WORD, ShareCounts
@@ -349,7 +351,7 @@ class Polynomials(JointSumTask):
     def event(self) -> Event:
         """What the one opening reveals."""
         name, sums = "polynomial sums", len(self.polynomials)
-        lost = self.shown_by_proofs if self.proof_groups else 0.0
+        lost = self.shown_by_proofs if self.dealt_columns else 0.0
         return self.additive.release(name, sums, self.sensitivity, theorem=THEOREM, others=self.others, lost=lost)
 
     @cached_property
@@ -395,6 +397,12 @@ class Polynomials(JointSumTask):
     def rests_on_bounds(self) -> bool:
         """Only where columns of different owners are multiplied."""
         return bool(self.layout.cross)
+
+    @property
+    def possible_proofs(self) -> tuple[Inputs, ...]:
+        """Proofs are about numbers whose squares are short."""
+        norms = max(self.norm_squared(index) for index in range(len(self.holdings)))
+        return self.proofs if max(norms, self.gamma**2) < LARGEST else ("unproven",)
 
     @cached_property
     def dealt_columns(self) -> Mapping[str, DealtColumns]:
