@@ -35,6 +35,8 @@ def test_split_then_join_is_the_identity_and_a_value_that_no_honest_computation_
     assert (joined.dtype == np.int64) == (bound < 2**63)
     if bound:
         refused(ShareError, "SH005", system.to_integers, system.to_residues(values), bound // 2)
+        cut = system.to_integers(system.to_residues(values), bound // 2, cut=True).tolist()
+        assert cut == [max(-(bound // 2), min(number, bound // 2)) for number in numbers]
 
 
 @given(st.integers(1, 5000), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**31))

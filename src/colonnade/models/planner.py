@@ -198,8 +198,8 @@ class Planner(ABC, Generic[AnyTask]):
         if roster.security is None and not (task.trust.active and task.usually_active):
             return self._unasked(make(roster), roster)
         self.check_request(roster, task)
-        if (roster.inputs is None or task.needs_no_proofs) and task.trust.inputs != task.possible_proofs[0]:
-            return make(roster.with_checks(task.possible_proofs[0]))
+        if (roster.inputs is None or not task.rests_on_bounds) and task.trust.inputs != task.usual_inputs:
+            return make(roster.with_checks(task.usual_inputs))
         return task
 
     def check_request(self, roster: Roster, task: AnyTask) -> None:
@@ -215,7 +215,7 @@ class Planner(ABC, Generic[AnyTask]):
             raise StudyError(
                 f'this study of kind {self.kind} {task.why_not_active}: say security = "semi-honest" [ST154]'
             )
-        if (roster.inputs or task.possible_proofs[0]) not in task.possible_proofs and not task.needs_no_proofs:
+        if task.rests_on_bounds and (roster.inputs or task.usual_inputs) not in task.possible_proofs:
             known = " or ".join(f'"{way}"' for way in task.possible_proofs)
             raise StudyError(
                 f"owners cannot prove bounds so in this study of kind {self.kind}: say inputs = {known} [ST155]"

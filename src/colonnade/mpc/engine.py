@@ -338,13 +338,15 @@ class ShareEngine:
             if name != self.name:
                 self.links[name].send("opening", words=words)
 
-    def receive_opening(self, shape: Sequence[int], *, degree: int, bound: int, own: Shares | None = None) -> Integers:
+    def receive_opening(
+        self, shape: Sequence[int], *, degree: int, bound: int, own: Shares | None = None, cut: bool = False
+    ) -> Integers:
         """The opened value, computed from the shares of all seats that are not lost.
 
         All shares must be values of one polynomial. Two receivers may miss different seats and still get the same
-        value, because any ``degree + 1`` shares determine it.
+        value, because any ``degree + 1`` shares determine it. A value beyond the bound is refused, or ``cut`` to it.
         """
-        return self.system.to_integers(self._interpolated(self._gathered(shape, degree, own), degree), bound)
+        return self.system.to_integers(self._interpolated(self._gathered(shape, degree, own), degree), bound, cut=cut)
 
     def open_among_seats(self, shares: Shares) -> Residues:
         """Open numbers that a mask hides to all seats: one round; returns digits (:meth:`ResidueSystem.low_word`).

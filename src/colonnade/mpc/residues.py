@@ -117,12 +117,12 @@ class ResidueSystem:
         """Numbers given as limbs of 22 bits, the lowest first, modulo every prime; not reduced."""
         return _powers(self.primes, len(limbs)) @ limbs
 
-    def to_integers(self, residues: Residues, bound: int) -> Integers:
+    def to_integers(self, residues: Residues, bound: int, *, cut: bool = False) -> Integers:
         """The signed integers from -bound to bound that have these residues, found digit by digit (Garner).
 
         The digits are centred, so the integer is signed. int64 arithmetic is modulo 2^64, so it is exact if the result
         fits. An honest computation never gives a value beyond the bound, so such a value is refused; this catches wrong
-        shares if the system has more bits than needed.
+        shares if the system has more bits than needed. With ``cut`` it becomes the bound instead, and nothing is said.
         """
         narrow = bound < 2**63
         value: Integers = np.zeros(residues.shape[1:], dtype=np.int64 if narrow else object)
@@ -134,7 +134,10 @@ class ResidueSystem:
             value = value + (whole if narrow else whole.astype(object)) * step
             size += digit * float(weight)
             weight *= self.primes[index]
-        if size.size and np.abs(size).max() > bound * (1 + 2.0**-40):
+        beyond = np.abs(size) > bound * (1 + 2.0**-40)
+        if cut:
+            return np.where(beyond, np.sign(size).astype(np.int64).astype(value.dtype) * bound, value)
+        if beyond.any():
             raise ShareError(
                 "an opened value is larger than any honest one could be: somebody computed something else [SH005]"
             )

@@ -167,7 +167,9 @@ class Role:
             return None
         if self.name in openers:
             before = len(self.engine.lost)
-            opened = self.engine.receive_opening(shape, degree=degree, bound=bound, own=masked)
+            # That somebody stops tells others of a number which is not theirs to know, and which they may have shifted.
+            cut = self.engine.active and bool(getattr(unwrap(event), "audience", ()))
+            opened = self.engine.receive_opening(shape, degree=degree, bound=bound, own=masked, cut=cut)
             for seat in self.engine.lost[before:]:
                 self.progress(f"without {seat}", 1, 1)
             if through is not None:

@@ -138,9 +138,14 @@ class PricedTask(RevealingTask):
         return self.proofs
 
     @property
-    def needs_no_proofs(self) -> bool:
-        """Whether no figure rests on the bounds of what others deal."""
-        return self.possible_proofs[0] == "needless"
+    def rests_on_bounds(self) -> bool:
+        """Whether figures rest on the bounds of what *other* owners deal: not where that is only added up."""
+        return True
+
+    @property
+    def usual_inputs(self) -> Inputs:
+        """What owners prove where nobody says and security is active."""
+        return self.possible_proofs[0] if self.rests_on_bounds else "needless"
 
     @property
     def usually_active(self) -> bool:

@@ -67,7 +67,7 @@ class SecuritySummary:
             return cls("semi-honest", "unproven", f"security is semi-honest: this kind of study {task.why_not_active}")
         possible = (
             'security is semi-honest: nobody checks what others compute or deal; security = "active" does, at '
-            f"{_cost(CHECKS[task.possible_proofs[0]])}"
+            f"{_cost(CHECKS[task.usual_inputs])}"
         )
         return cls("semi-honest", "unproven", possible, could_be_active=True)
 

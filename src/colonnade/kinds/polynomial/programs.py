@@ -8,19 +8,20 @@ multiplied on shares, and the degree of the shares is lowered only where it woul
 Monomials of one owner's columns alone never pass through a multiplication: their owner sums them up and deals the
 sums together with its share of the noise. What is opened, once, is one noisy integer for each polynomial.
 
-In active mode the degree is lowered after every product of two, and all products are checked before the opening.
+In active mode the degree is lowered after every product of two, and all products are checked before the opening. Owners
+that prove their bounds deal the columns of their factors too, and the seats check that the factors are their products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.polynomial.sensitivity import IndexedMonomial, monomial_maximum
-from colonnade.kinds.polynomial.task import NoisySums, Polynomials
+from colonnade.kinds.polynomial.task import NoisySums, Polynomials, split_factor
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.privacy.noise.local_mechanisms import round_rows, rows_beyond
 from colonnade.protocols.joint_sum.declaration import (
@@ -132,7 +133,23 @@ class MonomialsSum(JointSum[Polynomials]):
             steps.append(ProductStep(MADE, ((MADE, range(nodes)),), groups=groups))
             nodes += len(groups)
         steps.append(ProductStep(BETWEEN, groups=tuple(begun), lowered=False))
-        return SumCircuit(widths, tuple(products), tuple(steps))
+        return SumCircuit(widths, tuple(products), tuple(steps), tuple(self._products_dealt()))
+
+    def _products_dealt(self) -> Iterator[tuple[Side, Side, Side]]:
+        """What an owner deals as products of what it deals, for each variable that it multiplies by."""
+        for number, factors in self.task.layout.factors.items() if self.task.proof_groups else ():
+            place, found = {factor: index for index, factor in enumerate(factors)}, dict[int, list[tuple[int, int]]]()
+            for factor in factors:
+                left, variable = split_factor(factor)
+                if left:
+                    found.setdefault(variable, []).append((place[left], place[factor]))
+            for variable, pairs in found.items():
+                columns, made = zip(*pairs, strict=True)
+                yield ((number, columns),), ((number, (place[((variable, 1),)],)),), ((number, made),)
+
+    def proof_rows(self, owner: str, dealt: Whole, reduce: Callable[[Whole], Whole] = lambda values: values) -> Whole:
+        """Of what is dealt, the columns alone, as their proofs are about them."""
+        return self.task.dealt_columns[owner].of_rows(dealt, reduce)
 
     @cached_property
     def _by_last(self) -> dict[int, list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -22,9 +22,12 @@ from colonnade.kinds.polynomial.sensitivity import (
     others_sensitivity,
     polynomial_maxima,
 )
+from colonnade.mpc.verification.input_proofs import ColumnGroup, bounded_norm
+from colonnade.mpc.verification.three_squares import LARGEST
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise.local_mechanisms import MODES, RoundingMode
 from colonnade.privacy.noise_laws import DEFAULT_LAW, NORMAL_LAWS, NormalLawName
+from colonnade.privacy.observers import Inputs
 from colonnade.privacy.sensitivity import enforced_norm_squared
 from colonnade.protocols.committee_task import LARGEST_MESSAGE, JointSumTask
 from colonnade.protocols.cost import WORD, ShareCounts
@@ -77,8 +80,9 @@ class MonomialLayout:
     """Who computes which part.
 
     ``own`` are the monomials of one owner's columns alone. The other monomials are products over owners of
-    ``factors``, the sub-monomials that an owner computes in the clear and deals as a column. ``cross`` lists these
-    monomials, and ``products`` the nodes to be multiplied for each.
+    sub-monomials that an owner computes in the clear. ``factors`` are all monomials that it deals, each as a column:
+    these, and where owners prove their bounds, before them what they are products of. ``cross`` lists the monomials
+    between owners, and ``products`` the nodes to be multiplied for each.
     """
 
     own: Mapping[int, tuple[IndexedMonomial, ...]]
@@ -92,7 +96,25 @@ class MonomialLayout:
         return sum(map(len, self.factors.values()))
 
 
-def split_monomials(program: IntegerProgram, holder: Sequence[int]) -> MonomialLayout:
+def split_factor(factor: IndexedMonomial) -> tuple[IndexedMonomial, int]:
+    """A factor as a shorter one times a variable; the shorter one is empty if it is a variable itself."""
+    *before, (variable, power) = factor
+    return (*before, (variable, power - 1)) if power > 1 else tuple(before), variable
+
+
+def multiplied_up(factors: Iterable[IndexedMonomial]) -> tuple[IndexedMonomial, ...]:
+    """Factors and all that they are products of, variables first: any other is another one times a variable."""
+    found = set()
+    for factor in factors:
+        left = factor
+        while left:
+            found.add(left)
+            left, variable = split_factor(left)
+            found.add(((variable, 1),))
+    return tuple(sorted(found, key=lambda one: (sum(power for _, power in one), one)))
+
+
+def split_monomials(program: IntegerProgram, holder: Sequence[int], *, proven: bool) -> MonomialLayout:
     """Split monomials by the owners of their variables; ``holder`` gives the owner of each variable."""
     own: dict[int, dict[IndexedMonomial, None]] = {}
     cross: dict[IndexedMonomial, dict[int, IndexedMonomial]] = {}
@@ -108,7 +130,7 @@ def split_monomials(program: IntegerProgram, holder: Sequence[int]) -> MonomialL
     for split in cross.values():
         for owner, factor in split.items():
             factors.setdefault(owner, {})[factor] = None
-    ordered = {owner: tuple(factors[owner]) for owner in sorted(factors)}
+    ordered = {o: multiplied_up(factors[o]) if proven else tuple(factors[o]) for o in sorted(factors)}
     nodes = {(o, f): i for i, (o, f) in enumerate((o, f) for o, fs in ordered.items() for f in fs)}
     products = tuple(tuple(nodes[part] for part in split.items()) for split in cross.values())
     return MonomialLayout({owner: tuple(found) for owner, found in own.items()}, ordered, tuple(cross), products)
@@ -170,6 +192,40 @@ class NamedColumns:
     unsigned: tuple[bool, ...]
 
 
+@dataclass(frozen=True)
+class DealtColumns:
+    """Columns that an owner deals and of which it proves that they lie in the domain, and which groups say so."""
+
+    unsigned: tuple[bool, ...]
+    norm_squared: int
+    reach: int
+
+    @cached_property
+    def alone(self) -> tuple[int, ...]:
+        """Columns that need a bound of their own: those that are never negative, or that the norm leaves too free."""
+        free = self.norm_squared > self.reach**2
+        return tuple(column for column, never in enumerate(self.unsigned) if never or free)
+
+    @property
+    def together(self) -> bool:
+        """Whether the bounds of single columns leave anything to the norm."""
+        count = len(self.unsigned)
+        return len(self.alone) < count or self.norm_squared < count * self.reach**2
+
+    @property
+    def groups(self) -> tuple[ColumnGroup, ...]:
+        """What is proven of :meth:`of_rows`."""
+        norm = [bounded_norm(len(self.unsigned), self.norm_squared)] if self.together else []
+        return (*norm, *(bounded_norm(1, self.reach**2) for _ in self.alone))
+
+    def of_rows(self, dealt: NDArray[Any], reduce: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        """Dealt rows, or shares of them: x, and beside it x alone, or 2 x - reach, which says that 0 <= x <= reach."""
+        columns = dealt[..., : len(self.unsigned)].astype(np.float64)
+        never = np.array([self.unsigned[column] for column in self.alone], dtype=bool)
+        single = reduce(columns[..., self.alone] * (1.0 + never) - float(self.reach) * never)
+        return np.concatenate([columns, single], axis=-1) if self.together else single
+
+
 def freeze_terms(terms: Terms) -> Polynomial:
     """A polynomial as a value, its terms in order."""
     return tuple(sorted(terms.items()))
@@ -196,6 +252,7 @@ class Polynomials(JointSumTask):
     programs = TaskPrograms("colonnade.kinds.polynomial.programs")
     games = "polynomial"
     noise_on = "a sum"
+    proofs = ("proven", "unproven")
 
     def __post_init__(self) -> None:
         if self.rounding not in MODES:
@@ -243,7 +300,7 @@ class Polynomials(JointSumTask):
     @cached_property
     def layout(self) -> MonomialLayout:
         """What each owner computes alone, and what is multiplied on shares."""
-        return split_monomials(self.program, self.holder)
+        return split_monomials(self.program, self.holder, proven=self.trust.inputs == "proven")
 
     @cached_property
     def schedule(self) -> ProductSchedule:
@@ -261,8 +318,10 @@ class Polynomials(JointSumTask):
 
     @property
     def width(self) -> int:
-        """How many numbers of a row a seat holds: factors, and products of them."""
-        return self.layout.dealt + sum(map(len, self.schedule.levels)) + len(self.layout.cross)
+        """How many numbers of a row a seat holds: factors, products of them, and what proofs add."""
+        groups = [group for own in self.proof_groups.values() for group in own]
+        added = sum(group.columns + group.slack for group in groups)
+        return self.layout.dealt + sum(map(len, self.schedule.levels)) + len(self.layout.cross) + added
 
     @property
     def opened_degree(self) -> int:
@@ -292,7 +351,8 @@ class Polynomials(JointSumTask):
     def event(self) -> Event:
         """What the one opening reveals."""
         name, sums = "polynomial sums", len(self.polynomials)
-        return self.additive.release(name, sums, self.sensitivity, theorem=THEOREM, others=self.others)
+        lost = self.shown_by_proofs if self.dealt_columns else 0.0
+        return self.additive.release(name, sums, self.sensitivity, theorem=THEOREM, others=self.others, lost=lost)
 
     @cached_property
     def others(self) -> tuple[tuple[str, int, int], ...]:
@@ -330,6 +390,37 @@ class Polynomials(JointSumTask):
     def rows_at_once(self) -> int:
         """How many rows a seat holds at a time: a block is multiplied and forgotten, or kept until it is checked."""
         return self.rows_per_block * (self.blocks_per_window if self.trust.active else 1)
+
+    # --- proofs
+
+    @property
+    def rests_on_bounds(self) -> bool:
+        """Only where columns of different owners are multiplied."""
+        return bool(self.layout.cross)
+
+    @property
+    def possible_proofs(self) -> tuple[Inputs, ...]:
+        """Proofs are about numbers whose squares are short."""
+        norms = max(self.norm_squared(index) for index in range(len(self.holdings)))
+        return self.proofs if max(norms, self.gamma**2) < LARGEST else ("unproven",)
+
+    @cached_property
+    def dealt_columns(self) -> Mapping[str, DealtColumns]:
+        """For each owner that proves something of its rows, the columns of which it does."""
+        if self.trust.inputs != "proven":
+            return {}
+        found = {}
+        for index, factors in self.layout.factors.items():
+            start, held = self.span(self.owners[index]).start, self.holdings[index]
+            here = [factor[0][0] - start for factor in factors if sum(power for _, power in factor) == 1]
+            unsigned = tuple(held.unsigned[column] for column in here)
+            found[held.owner] = DealtColumns(unsigned, self.norm_squared(index), self.gamma)
+        return found
+
+    @cached_property
+    def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
+        """For each owner that deals factors: that their columns lie in the domain."""
+        return {owner: columns.groups for owner, columns in self.dealt_columns.items()}
 
     # --- what others want to know
 

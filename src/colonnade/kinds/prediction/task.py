@@ -86,6 +86,7 @@ class Scores(JointSumTask):
     noise_on = "a score"
     why_not_lanes = CommitteeTask.why_not_lanes
     width = 0
+    rests_on_bounds = False
     answered: ClassVar[tuple[Any, ...]] = ()  # nobody answers with levels
     rows_per_block = JointSumTask.block_rows
     message_rounds = 8  # ready, go; salt, digests, verdict; shares; keys; opening
@@ -338,6 +339,7 @@ class QuantisedAnswers(Task):
     law = RESPONSE
     noise_on = "a score, as far as what is public foretells it"
     classes = 1
+    rests_on_bounds = False
     message_rounds = 7  # ready, go; salt, digests, verdict; levels
     released = "tells levels by randomised response"
     exact = False

@@ -669,6 +669,11 @@ class Marginals(JointSumTask):
         return {owner: codes.groups for owner, codes in self.codes.items()}
 
     @property
+    def rests_on_bounds(self) -> bool:
+        """Only where something of rows is dealt."""
+        return self.hidden or bool(self.layout.dealt)
+
+    @property
     def message_rounds(self) -> int:
         """How often participants wait for each other, in a study of one block of rows."""
         lowered = int(self.lowered)
