@@ -125,6 +125,8 @@ class Trust:
     """Whether owners prove that what they deal keeps its bounds: all rows, or rows that a coin chooses."""
     noise_missing: int | None = None
     """How many owners besides an observer may leave out their noise; by default see :attr:`missing`."""
+    tries: int = 1
+    """How often somebody may cheat before the study ends: more than once where lanes are run again."""
 
     def __post_init__(self) -> None:
         for name in self.owners:
