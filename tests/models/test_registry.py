@@ -36,7 +36,6 @@ from colonnade.models.serialization import (
     unpack_arrays,
     write_together,
 )
-from colonnade.protocols.lanes.lane import why_no_lanes
 from colonnade.protocols.moments import programs as moments
 from colonnade.tables import Schema, decode, flag, number, read_table
 from tests.support.errors import raises, refused
@@ -213,7 +212,7 @@ def test_a_sum_has_programs_and_rows_that_are_added_up(name):
     model, programs = SUMS[name]
     task = model.plan(ROSTER)
     assert task.programs.sum_rows is programs.sum_rows
-    assert why_no_lanes(task) is None
+    assert task.why_not_lanes is None
     frame = pa.table({"person_id": ["b", "a"], "income": [1.0, 2.0], "ill": [True, False]})
     rows = model.summands("bank", read_table(frame, SCHEMAS["bank"]), task)
     assert list(rows.ids) == ["a", "b"]
@@ -226,7 +225,7 @@ def test_a_sum_has_programs_and_rows_that_are_added_up(name):
 def test_others_say_why_not(name):
     model, why = OTHERS[name]
     task = model.plan(ROSTER)
-    assert why in why_no_lanes(task)
+    assert why in task.why_not_lanes
 
 
 # --- models on disk: arrays beside the JSON, and nothing half-written

@@ -29,6 +29,7 @@ from colonnade.study.scale import (
 from colonnade.tables.keys import Key
 from colonnade.tables.partitioning.partitions import run_bytes
 from tests.support.errors import raises
+from tests.support.protocols import gradients_task
 
 OWNERS = ("bank", "clinic", "shop")
 WIDTHS = {"bank": 30, "clinic": 20, "shop": 10}
@@ -199,11 +200,11 @@ def test_checks_hidden_members_and_other_modes_cost_more_and_none_next_to_nothin
 
 def test_what_cannot_be_is_refused():
     task, aligning = tasks()
-    hidden, proven = tasks(hidden=True), replace(task, trust=replace(task.trust, security="active", inputs="proven"))
+    hidden, rounds = tasks(hidden=True), gradients_task()
     for plan, partitions, code in (
         ((task, aligning), 48, "ST457"),
         ((task, None), 16, "ST589"),
-        ((proven, aligning), 16, "ST590"),
+        ((rounds, aligning), 16, "ST590"),
         (hidden, 16, "ST591"),
     ):
         with raises(StudyError, code):

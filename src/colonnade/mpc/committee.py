@@ -34,6 +34,8 @@ class Committee:
     system: ResidueSystem
     active: bool = False
     """Whether the seats check each other's work before anything is opened."""
+    tries: int = 1
+    """How often somebody may cheat before the study ends, so that each time it passes with a smaller chance."""
 
     def __post_init__(self) -> None:
         size = len(self.seats)

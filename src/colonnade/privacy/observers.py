@@ -126,6 +126,8 @@ class Trust:
     """Whether owners prove that what they deal keeps its bounds; needless where it is only added up."""
     noise_missing: int | None = None
     """How many owners besides an observer may leave out their noise; by default see :attr:`missing`."""
+    tries: int = 1
+    """How often somebody may cheat before the study ends: more than once where lanes are run again."""
 
     def __post_init__(self) -> None:
         for name in self.owners:

@@ -12,7 +12,14 @@ from typing import Any, ClassVar, Self
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.verification.claims import CLAIMED_ROWS, MOST_HELD
-from colonnade.mpc.verification.input_proofs import WINDOW_ROWS, ColumnGroup, InputRanges, longest_window
+from colonnade.mpc.verification.input_proofs import (
+    MOST_PROOFS,
+    WINDOW_ROWS,
+    ColumnGroup,
+    InputRanges,
+    longest_window,
+    projections_for,
+)
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.noise_laws import AdditiveNoise, LawName
@@ -91,7 +98,23 @@ class CommitteeTask(Task):
     def proven(self) -> Mapping[str, InputRanges]:
         """For each owner its proofs."""
         rows = self.proof_rows if self.proof_groups else 0
-        return {owner: InputRanges(tuple(groups), rows) for owner, groups in self.proof_groups.items() if groups}
+        return {o: InputRanges(tuple(own), rows, self.projections) for o, own in self.proof_groups.items() if own}
+
+    @property
+    def projections(self) -> int:
+        """How many projections a proof has."""
+        return projections_for(self.trust.tries)
+
+    def check_proofs(self, rows: int, runs: int = 1) -> None:
+        """Refuse more proofs of one owner than an honest one can make: in so many runs, each of at most so many rows.
+
+        A window ends with a block, so that all but the last have more than half of the rows that fit.
+        """
+        if self.proven and runs * -(-2 * rows // self.proof_rows) > MOST_PROOFS:
+            raise CapacityError(
+                f"with at most {self.rows_limit} rows an owner may have to prove more often than {MOST_PROOFS} times "
+                f"that some of them keep their bounds: lower {self.rows_limited_by}, or ask about fewer columns [CA880]"
+            )
 
     @property
     def shown_by_proofs(self) -> Fraction:
@@ -103,7 +126,8 @@ class CommitteeTask(Task):
         """The seats, with as many primes as the bound and the proofs of owners need."""
         system = ResidueSystem.for_bound(max([self.bound, *(each.required_bound for each in self.proven.values())]))
         self.check_messages(len(system.primes))
-        return Committee(self.trust.committee, self.trust.threshold, system, self.trust.active)
+        self.check_proofs(self.rows_limit)
+        return Committee(self.trust.committee, self.trust.threshold, system, self.trust.active, self.trust.tries)
 
     @cached_property
     def for_sums(self) -> ResidueSystem:
@@ -213,7 +237,7 @@ class JointSumTask(CommitteeTask):
         """A window of at most so many rows, and of no more than proofs of their bounds allow."""
         if not self.proof_groups:
             return most
-        return longest_window(self.proof_groups.values(), len(self.for_sums.primes), most)
+        return longest_window(self.proof_groups.values(), len(self.for_sums.primes), most, self.projections)
 
     @property
     def blocks_per_window(self) -> int:

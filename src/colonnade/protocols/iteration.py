@@ -180,7 +180,7 @@ def rows_proven(task: CommitteeTask, rows: int, block_rows: int) -> int:
     """
     width = sum(group.columns for own in task.proof_groups.values() for group in own)
     longest = min(rows, WINDOW_ROWS, max(block_rows, _HELD // (_RESIDUES * max(1, width))))
-    fitting = longest_window(task.proof_groups.values(), len(task.for_sums.primes), longest)
+    fitting = longest_window(task.proof_groups.values(), len(task.for_sums.primes), longest, task.projections)
     return min(rows, max(1, fitting // block_rows) * block_rows)
 
 

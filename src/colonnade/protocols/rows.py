@@ -296,11 +296,14 @@ def block_sizes(rows: int, step: int) -> list[int]:
     return [min(step, rows - start) for start in range(0, rows, step)]
 
 
-def check_count(rows: int, task: Task, *, hidden: bool = False, part: bool = False) -> int:
-    """The number of rows, if it is not zero and not more than the task allows; the errors do not tell it."""
+def check_count(rows: int, task: Task, *, hidden: bool = False, part: bool = False, of_part: int | None = None) -> int:
+    """The number of rows, if it is not zero and not more than the task allows; the errors do not tell it.
+
+    ``of_part`` is how many a part has at most if all parts have no more than the task allows.
+    """
     if not rows and not part:
         raise _make_public(CapacityError("the tables have no rows in common, so there is nothing to compute [CA029]"))
-    if rows > (most := task.rows_limit):
+    if rows > min(most := task.rows_limit, most if of_part is None else of_part):
         which = "lists of all parties together, which count while nobody knows who matched," if hidden else "tables"
         said = f"the {which} have more rows than the study allows ({most}): raise {task.rows_limited_by} [CA030]"
         raise _make_public(CapacityError(said))

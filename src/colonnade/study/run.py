@@ -236,7 +236,7 @@ def _run_session(
     if place.routes:
         record.add(links=record_links(place.routes, place.counters.peers))
     if claims := played.settled + (0 if head is None else head.claims):
-        record.add(checks={"claims": claims, "error": float(STUDY_ERROR if head is None else head.error)})
+        record.add(checks={"claims": claims, "error": float(STUDY_ERROR)})
     if played.lost:
         record.record_public("went on without", lost=list(played.lost))
         record.add(lost=list(played.lost))

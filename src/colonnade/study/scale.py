@@ -20,7 +20,6 @@ from colonnade.errors import StudyError
 from colonnade.privacy import Trust
 from colonnade.protocols.align import AlignmentTask
 from colonnade.protocols.cost import BASE_MEMORY, WORD, ParticipantLoad, checking_cost
-from colonnade.protocols.lanes.lane import why_no_lanes
 from colonnade.protocols.lanes.partitions import check_count, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Task
@@ -419,7 +418,7 @@ def why_not_parted(task: Task, aligning: AlignmentTask | None) -> str | None:
     """Why a study cannot be done in partitions, in a sentence; ``None``: it can."""
     if aligning is None:
         return "only a study that aligns people can be done in partitions: add [align] [ST589]"
-    if (why := why_no_lanes(task)) is not None:
+    if (why := task.why_not_lanes) is not None:
         return f"this study cannot be done in lanes: it {why} [ST590]"
     if (why := aligning.why_not_partitions) is not None:
         return f"this alignment cannot be done in partitions: {why} [ST591]"

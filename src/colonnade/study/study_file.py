@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import annotated_types
 from pydantic import (
@@ -51,6 +51,9 @@ from colonnade.tables.keys import Accents, Blanks, Case, Duplicates, Key, KeyKin
 from colonnade.wire import check_name
 from colonnade.wire.codec import MAX_FRAME
 from colonnade.wire.peer_liveness import WireLimits
+
+if TYPE_CHECKING:
+    from colonnade.protocols.committee_task import CommitteeTask
 
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
 _BUDGET = ("epsilon", "delta")  # these are keys of [budget]
@@ -402,12 +405,13 @@ class LanesSection(FileSection):
         return count
 
 
-def check_lanes(task: PricedTask) -> None:
+def check_lanes(task: PricedTask, partitions: int) -> None:
     """Raise an error if a task cannot be done in lanes."""
-    from colonnade.protocols.lanes.lane import why_no_lanes  # most studies have no lanes
+    from colonnade.protocols.lanes.lane import check_proofs  # most studies have no lanes
 
-    if (why := why_no_lanes(task)) is not None:
+    if (why := task.why_not_lanes) is not None:
         raise StudyError(f"[lanes] does not work here: the study {why}; delete [lanes], or change that [ST561]")
+    check_proofs(cast("CommitteeTask", task), partitions)
 
 
 _MOST_HUBS = 63

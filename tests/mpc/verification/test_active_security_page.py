@@ -84,7 +84,7 @@ def test_the_chances_of_proofs_of_inputs() -> None:
     assert rows["a row longer than 2L"] == ["1/2", f"{proof.projections} times"]
     assert (input_proofs.MASK_SETS, rows["a bit that is none"]) == (8, ["1/2, eight times over", "46 times"])
     for what in ("the projections", "their norms"):
-        assert rows[f"bits that do not add up to {what}"] == ["1/p", f"{input_proofs.CHECK_REPETITIONS} times"]
+        assert rows[f"bits that do not add up to {what}"] == ["1/p", f"{proof.check_repetitions} times"]
     folded = proof._folding_error
     said = f"{folded.numerator}/(p − {PRIMES[-1] - folded.denominator}) each"
     assert rows["rows, or bits, that break their equations"] == [said, f"{proof.repetitions} times"]

@@ -538,7 +538,7 @@ def test_the_arithmetic_has_room_for_what_is_proven(squared, columns):
 def test_flags_modulo_the_primes_are_flags_as_whole_numbers():
     """No row of this length has a sum of all u^2 - u, which are all alike and below zero, that reaches the modulus."""
     columns, primes = 10**8, 3
-    for rows, enough in ((3_482_817_678, True), (3_482_817_679, False)):  # here the last term decides
+    for rows, enough in ((3_413_161_324, True), (3_413_161_325, False)):  # here the last term decides
         ranges = InputRanges((binary_columns(columns),), rows)
         dropped = ranges._dropped(prod(PRIMES[:primes]))
         longest = 2 * ((ranges._limit(dropped) + isqrt(columns) + 1) << dropped)

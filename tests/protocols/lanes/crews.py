@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from colonnade.protocols.lanes import lane as laning
-from colonnade.protocols.lanes.arbiter import LaneAttempt
+from colonnade.protocols.lanes.arbiter import RUNS_THAT_MAY_CHEAT, LaneAttempt
 from colonnade.protocols.lanes.lane import (
     CrewClosed,
     LanePart,
@@ -264,6 +264,7 @@ class Study:
 def laned(task: Any, partitions: int, **settings: Any) -> LanePlan:
     """A task in so many partitions, its people recognised by an id."""
     hidden = getattr(task, "hidden", False)
+    task = replace(task, trust=replace(task.trust, tries=RUNS_THAT_MAY_CHEAT))
     aligning = kit.AlignmentTask(task.trust, (Key("id"),), hidden=hidden, partitions=partitions, **settings)
     return LanePlan(task, aligning, b"a study".ljust(32))
 

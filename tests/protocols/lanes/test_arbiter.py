@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from fractions import Fraction
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,13 +14,15 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DisagreementError, PeerLost, ProtocolError, ShareError, StudyError
-from colonnade.mpc.verification.claims import STUDY_ERROR
+from colonnade.mpc.verification.claims import COMBINED_TIMES, ERROR, STUDY_ERROR, error_chance, repetitions
+from colonnade.mpc.verification.input_proofs import InputRanges, bounded_norm, projections_for
 from colonnade.protocols.align import programs as aligning
 from colonnade.protocols.joint_sum.declaration import PartialSums
 from colonnade.protocols.lanes import partitions
 from colonnade.protocols.lanes.arbiter import (
     MOST_ATTEMPTS,
     MOST_LOST,
+    RUNS_THAT_MAY_CHEAT,
     LaneArbiter,
     LaneAttempt,
     LaneOrder,
@@ -271,10 +274,30 @@ def test_a_worker_that_fails_as_it_is_stopped_ends_nothing_but_what_a_check_foun
 
 
 def test_the_chance_of_the_theory_page_is_that_of_the_code():
-    assert (MOST_LOST + 1) * Fraction(STUDY_ERROR) == Fraction(1, 2**33)
+    runs = MOST_LOST + 1
+    assert runs == RUNS_THAT_MAY_CHEAT == 2**7
+    proofs = InputRanges((bounded_norm(40, 2**20),), 45_000, projections_for(runs))
+    for losses, length, times in product((0, 1, 2), (1, 4096, 65_536, 10**6, 10**7), (1, COMBINED_TIMES)):
+        often = repetitions(length, losses, times, runs)
+        passing = error_chance(length, often, losses, times)
+        assert runs * passing <= ERROR
+        # Whoever is lost at a coin has seen it, and another is drawn.
+        again = losses * Fraction(1, 2**proofs.projections)
+        assert runs * (passing + proofs.error + again) < STUDY_ERROR
+        assert passing + proofs.error + again <= Fraction(1, 2**47)
     page = (ROOT / "docs" / "theory" / "lanes.md").read_text(encoding="utf-8")
-    for said in (f"L = {MOST_LOST} lanes", f"{MOST_ATTEMPTS} of one partition", "(L + 1) ε = 2^-33"):
-        assert said in page
+    assert round(math.log2(proofs.error), 1) == -49.8
+    for said in (
+        f"L = {MOST_LOST} lanes",
+        f"{MOST_ATTEMPTS} of one partition",
+        "(L + 1) ε = 2^-40",
+        f"K = {proofs.projections} projections",
+        f"{proofs.check_repetitions} times instead of 2",
+        f"{proofs.repetitions} times instead of 3",
+        "2^-49.8",
+        "2^-48",
+    ):
+        assert said in page, said
 
 
 def follow(said, steps):

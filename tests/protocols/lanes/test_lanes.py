@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from math import isqrt
 
 import numpy as np
 import pytest
@@ -22,18 +24,23 @@ from colonnade.errors import (
 )
 from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.tables import programs as marginals
+from colonnade.kinds.tables.task import Marginals
 from colonnade.mpc.shamir import reconstruct
+from colonnade.mpc.verification.claims import ShareClaims
+from colonnade.mpc.verification.input_proofs import MOST_PROOFS, InputProofs, InputProver
 from colonnade.protocols.lanes import lane as laning
 from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, LaneAttempt
-from colonnade.protocols.lanes.lane import LanePlan, LaneTask, LaneWorkers, _digest, run_lane, why_no_lanes
+from colonnade.protocols.lanes.lane import LanePlan, LaneTask, LaneWorkers, _digest, most_rows, run_lane
 from colonnade.protocols.lanes.partitions import Partitions
 from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.programs import OwnMoments
+from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare_owners
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
 
-from .crews import LATE, Held, Study, ThreadCrew, common, laned
+from .crews import LATE, Held, Killed, Study, ThreadCrew, common, laned
 
 EXPRESSIONS = ("o0.c0 * o1.c0 * 3 + o0.c0^2", "o1.c0 * o0.c1 - 2 * o1.c0 + 5", "o0.c1")
 OF_THREE = (*EXPRESSIONS, "o0.c0 * o1.c0 * o2.c0")
@@ -79,12 +86,23 @@ def plain(study):
     return np.asarray(study.programs.reference(whole, task))
 
 
+NO_SEAT = kit.moments_task((1, 2, 1, 1), ("o3", "o1", COORDINATOR))
+
+
+def proven(task):
+    """Everybody may deviate, and owners prove that their rows keep their bounds."""
+    return kit.active(task, inputs="proven")
+
+
 TASKS = {
     "moments, three seats": (moments, lambda: kit.moments_task((2, 1, 2))),
     "moments, no seat": (moments, lambda: kit.moments_task((1, 2, 1, 1), ("o3", "o1", COORDINATOR))),
     "moments, four seats": (moments, lambda: kit.moments_task((1, 1, 2, 1), law="discrete-gaussian")),
     "moments, active, two owners": (moments, lambda: kit.active(kit.moments_task((2, 3), block_rows=3))),
     "moments, hidden, active": (moments, lambda: kit.active(kit.hidden_moments_task(3, block_rows=16))),
+    "moments, proven, no seat": (moments, lambda: proven(NO_SEAT)),
+    "moments, hidden, proven": (moments, lambda: proven(kit.hidden_moments_task(2, block_rows=16))),
+    "marginals, proven": (marginals, lambda: proven(kit.marginals_task())),
     "marginals, three seats": (marginals, lambda: kit.marginals_task()),
     "marginals, hidden, active": (marginals, lambda: kit.active(kit.marginals_task(((3,), (2, 2)), hidden=True))),
     "polynomials, two owners": (polynomial, lambda: kit.polynomial_task((2, 1), EXPRESSIONS, clip=2.0)),
@@ -190,9 +208,6 @@ def held_otherwise(monkeypatch, who, partition, attempt=0, workers=None):
         return real.fget(self)
 
     monkeypatch.setattr(LaneWorkers, "what_counts", property(other))
-
-
-NO_SEAT = kit.moments_task((1, 2, 1, 1), ("o3", "o1", COORDINATOR))
 
 
 @pytest.mark.parametrize("other", [{"attempt": 1}, {"workers": bytes(32)}], ids=["attempt", "workers"])
@@ -459,6 +474,175 @@ def test_a_long_split_hears_that_the_study_has_ended():
     ends(study, DataError, o0=program, o1=leaves)
 
 
+# --- proofs of bounds
+
+
+@pytest.mark.parametrize(
+    ("programs", "make", "window"),
+    [(moments, lambda: kit.moments_task((2, 3), block_rows=3), Moments), (marginals, kit.marginals_task, Marginals)],
+    ids=["moments", "marginals"],
+)
+def test_bounds_that_are_proven_in_lanes_change_no_sum(programs, make, window, monkeypatch):
+    """Several windows in a lane; the same rows at once give the same, which are those of the plain join."""
+    task, proofs, real = proven(make()), [], InputProofs.window
+    monkeypatch.setattr(window, "blocks_per_window", 1)
+    held = held_of(task, np.random.default_rng(1), 30, 0.8)
+    study = Study(laned(task, 4, mode="helper"), programs, held)
+    monkeypatch.setattr(
+        InputProofs, "window", lambda self, sizes, **how: (proofs.append(self.engine.name), real(self, sizes, **how))
+    )
+    sums = released(study)
+    assert programs is marginals or proofs.count("o0") > 4
+    with pytest.MonkeyPatch.context() as patch:
+        kit.no_noise(patch)
+        kit.nearest(patch)
+        rows = common(held)
+        for found in kit.results(task, kit.programs_of(programs, task, rows)).values():
+            assert np.array_equal(found.opened, sums)
+    assert np.array_equal(sums, plain(study))
+
+
+FAR = 64_000
+"""A thousand times what a row of :func:`moments_task` may have."""
+
+
+class Liar(InputProver):
+    """It fills a row that is too long up by nothing, and says sums that are too long as the longest that fit."""
+
+    def squares(self):
+        real, self.blocks = self.blocks, [np.where(np.abs(block) < FAR, block, 0.0) for block in self.blocks]
+        found, self.blocks = super().squares(), real
+        return found
+
+    def bits_of(self, sums):
+        most = isqrt(self.window.ranges.limit**2 // self.window.ranges.width) << self.window.ranges.dropped
+        return super().bits_of(np.clip(sums, -most, most))
+
+
+def over_dealt(monkeypatch, task):
+    """The programs of a study in which o1 deals one cell far beyond its bound, and takes its square off with noise."""
+    begun, column = threading.Lock(), task.span("o1").start
+    real, proofs = OwnMoments.quantise, InputProofs.__init__
+
+    def quantise(self, rows, stream):
+        found = real(self, rows, stream)
+        if self.span.start == column and len(found) and begun.acquire(blocking=False):
+            found[0] = [FAR, *[0] * (len(found[0]) - 1)]
+        return found
+
+    def proving(self, engine, ranges):
+        proofs(self, engine, ranges)
+        self.prover = Liar if engine.name == "o1" else self.prover
+
+    monkeypatch.setattr(OwnMoments, "quantise", quantise)
+    monkeypatch.setattr(InputProofs, "__init__", proving)
+    square = np.flatnonzero(np.all(np.array(np.triu_indices(task.width)) == column, axis=0))[0]
+    opened = []
+
+    class Cheating:
+        sum_rows = staticmethod(moments.sum_rows)
+
+        @staticmethod
+        def own_noise(me, task):
+            return np.eye(1, task.entries, square, dtype=np.int64)[0] * (me.name == "o1") * -(FAR**2)
+
+        @staticmethod
+        def release(me, *given):
+            opened.append(me.name)
+            return moments.release(me, *given)
+
+    return Cheating, square, opened
+
+
+def test_a_row_far_beyond_its_bound_reads_a_victim_or_ends_the_study_before_anything_is_opened(monkeypatch):
+    plan, found = small(2, 12), {}
+    for inputs in ("unproven", "proven"):
+        with pytest.MonkeyPatch.context() as patch:
+            kit.nearest(patch)
+            task = kit.active(plan.laned.task, inputs=inputs)
+            programs, square, opened = over_dealt(patch, task)
+            study = Study(laned(task, 2, mode="helper"), programs, plan.held)
+            if inputs == "unproven":
+                found = study.results()
+                assert len(opened) == 4
+            else:
+                ends(study, ShareError)
+                assert not opened
+    entries = found["o0"].opened
+    assert abs(entries[square]) < FAR, "its square does not show"
+    victims = kit.integers(plan.laned.task, common(plan.held))["o0"]
+    first = plan.laned.task.span("o1").start
+    cells = [entries[np.flatnonzero(np.all([c, first] == np.array(np.triu_indices(6)).T, axis=1))[0]] for c in (0, 1)]
+    assert np.rint(np.array(cells) / (2 * FAR)).tolist() in victims.tolist(), "all cells of a row"
+
+
+def test_a_worker_that_is_lost_while_it_proves_is_run_again(monkeypatch):
+    study, real, killed = small(2, task=proven(kit.moments_task((2, 1, 2)))), InputProver.digits, []
+
+    def dies(self, drawn):
+        if threading.current_thread().name == "o1 in lane 0-1":
+            killed.append(self)
+            raise Killed
+        return real(self, drawn)
+
+    monkeypatch.setattr(InputProver, "digits", dies)
+    assert np.array_equal(released(study), plain(study))
+    assert len(killed) == 1
+    assert {lane for name, lane in study.lanes.results if name == "o1"} == {LaneAttempt(0, 2), LaneAttempt(1)}
+
+
+def test_lanes_check_more_often_so_that_one_of_all_that_may_be_lost_passes_no_likelier(monkeypatch):
+    study, often, real = small(2, 12, task=proven(kit.moments_task((2, 1, 2)))), set(), ShareClaims._repetitions
+
+    def noted(self, length, times=1):
+        often.add(real(self, length, times))
+        return real(self, length, times)
+
+    monkeypatch.setattr(ShareClaims, "_repetitions", noted)
+    assert np.array_equal(released(study), plain(study))
+    assert often == {4}
+    ranges = study.laned.task.proven["o1"]
+    assert (ranges.projections, ranges.check_repetitions, ranges.repetitions) == (53, 3, 4)
+    small_one = proven(kit.moments_task((2, 1, 2)))
+    assert small_one.proven["o1"].projections == 46
+    refused(StudyError, "ST880", LanePlan, small_one, kit.align_task(small_one.owners, partitions=2), bytes(32))
+
+
+def test_proofs_are_counted_before_anything_runs(monkeypatch):
+    many = {"rows_at_most": 10**9, "gamma": 16, "constant": 16}
+    task = proven(kit.moments_task((20, 20, 20), **many))
+    for partitions in (64, 4096, 65_536):
+        assert laned(task, partitions, mode="helper").task.committee
+    narrow = kit.moments_task((2, 1), rows_at_most=1000)
+    monkeypatch.setattr(Moments, "rows_per_window", 2)
+    assert proven(narrow).committee
+    assert proven(replace(narrow, rows_at_most=MOST_PROOFS)).committee
+    assert kit.active(replace(narrow, rows_at_most=2**23)).committee
+    refused(CapacityError, "CA880", lambda: proven(replace(narrow, rows_at_most=MOST_PROOFS + 1)).committee)
+    fitting = proven(replace(narrow, rows_at_most=2**19))  # at most 8 + 127 lanes of some 67,000 rows
+    assert fitting.committee
+    refused(CapacityError, "CA880", laned, fitting, 8, mode="helper")
+
+
+def test_no_lane_has_more_rows_than_proofs_are_counted_for(monkeypatch):
+    """People who are common are in one partition, as a first owner may bring about that tries out keys."""
+    task = proven(kit.moments_task((2, 1), rows_at_most=64))
+    most = most_rows(task, 16)
+    people, rng = [f"p{number}" for number in range(most + 1)], np.random.default_rng(1)
+    assert len(people) < 64
+    held = {}
+    for name, width in (("o0", 2), ("o1", 1)):
+        own = [*people, *(f"{name} {number}" for number in range(400))]
+        held[name] = Held(own, rng.uniform(-0.2, 0.2, (len(own), width)))
+
+    def of(self, keys):
+        return np.array([0 if key[4:].startswith(b"p") else sum(key) % 16 for key in keys])
+
+    monkeypatch.setattr(Partitions, "of", of)
+    study = Study(laned(task, 16, mode="helper"), moments, held)
+    ends(study, CapacityError, "raise rows_at_most")
+
+
 # --- what cannot be done in lanes
 
 
@@ -469,11 +653,10 @@ def test_a_long_split_hears_that_the_study_has_ended():
         (kit.directions_task, "in rounds"),
         (lambda: kit.scores_task(3), "does not add up its people once"),
         (kit.exchange_task, "no committee"),
-        (lambda: kit.active(kit.moments_task(), inputs="proven"), "proofs are counted"),
     ],
 )
 def test_other_tasks_say_why_not(task, why):
-    assert why in why_no_lanes(task())
+    assert why in task().why_not_lanes
     refused(StudyError, "ST455", LanePlan, task(), kit.align_task(("a", "b"), partitions=2), bytes(32))
 
 

@@ -22,8 +22,8 @@ import pytest
 
 from colonnade.cli import text_output
 from colonnade.cli.participants import worker_options
-from colonnade.errors import EngineError, PeerStopped, ShareError, StudyError
-from colonnade.protocols.lanes.arbiter import LaneAttempt
+from colonnade.errors import CapacityError, EngineError, PeerStopped, ShareError, StudyError
+from colonnade.protocols.lanes.arbiter import RUNS_THAT_MAY_CHEAT, LaneAttempt
 from colonnade.protocols.lanes.lane import CrewClosed, LaneWorkerReady, WorkerFailed, WorkerFree, WorkerLost
 from colonnade.report.cost import bytes_sent, time_and_bytes
 from colonnade.report.privacy import leakage
@@ -144,16 +144,25 @@ def test_a_worker_holds_nothing_of_a_lane_that_is_over(laned, crews, monkeypatch
 
 @system
 @pytest.mark.usefixtures("without_noise")
-def test_seats_that_check_each_other(laned, crews):
-    study = laned(rows=60, partitions=2, top='security = "active"\ninputs = "unproven"\n', task=PCA)
+@pytest.mark.parametrize("inputs", ["unproven", "proven"])
+def test_seats_that_check_each_other_and_owners_that_prove(laned, crews, inputs):
+    study = laned(rows=60, partitions=2, top=f'security = "active"\ninputs = "{inputs}"\n', task=PCA)
+    crews.kill_at("shop", "meet", LaneAttempt(1))
     out = study.in_threads()
+    task = study.study().task
+    assert set(task.proven) == (set(study.parties) if inputs == "proven" else set())
+    assert task.committee.tries == RUNS_THAT_MAY_CHEAT
     assert study.values(out, "count") == study.common
     for name, facts in study.facts(out).items():
+        assert facts["lanes"]["attempts"] == 3
         if name == "coordinator":
             assert "checks" not in facts
         else:
-            assert facts["checks"] == {"claims": crews.all[name].claims, "error": 2.0**-33}
+            assert facts["checks"] == {"claims": crews.all[name].claims, "error": 2.0**-40}
             assert facts["checks"]["claims"] > 0
+    before = study.in_threads(study.plain)
+    spread = study.values(out, "explained_variance")
+    assert spread == pytest.approx(study.values(before, "explained_variance"), rel=1e-2)  # rounded at random
 
 
 @system
@@ -208,7 +217,11 @@ def test_a_hub_that_is_killed_takes_only_its_lanes(laned, crews, forks, monkeypa
         ({"parties": 2}, ('on = "person_id"\n', 'on = "person_id"\nmode = "fuzzy"\n'), "VA228"),
         ({"parties": 2}, ('[align]\non = "person_id"\n', ""), "VA227"),
         ({"task": PCA + 'method = "power"\n'}, ("", ""), "ST561"),
-        ({"task": PCA, "top": 'security = "active"\ninputs = "proven"\n'}, ("", ""), ("ST561", "proven")),
+        (
+            {"task": PCA, "top": 'security = "active"\ninputs = "proven"\n'},
+            ("rows_at_most = 100_000", f"rows_at_most = {2**38}\ngamma = 4"),
+            ("CA880", "rows_at_most"),
+        ),
         ({"task": PCA, "align": "hidden = true\n"}, ("", ""), ("ST429", "STUDY.toml")),
     ],
     ids=["six", "one", "fuzzy", "unaligned", "power", "proven", "hidden"],
@@ -216,7 +229,7 @@ def test_a_hub_that_is_killed_takes_only_its_lanes(laned, crews, forks, monkeypa
 def test_what_cannot_have_lanes_is_said_before_anybody_waits(laned, made, change, said):
     study = laned(rows=20, **made)
     edit(study.file, change)
-    with raises(StudyError, said):
+    with raises((StudyError, CapacityError), said):
         preflight(study.study())
 
 

@@ -41,7 +41,7 @@ SHORT = 4096
 STUDY_ERROR = Fraction(1, 2**40)
 """The most that all checks of a study let pass, proofs of inputs included (docs/theory/active-security.md)."""
 ERROR = Fraction(1, 2**41)
-"""A wrong claim is accepted at most so often."""
+"""A wrong claim is accepted at most so often in a study."""
 COMBINATION_DEGREE = 2
 """The degree of the random polynomials by which claims are combined into one."""
 _EXACT = 512
@@ -76,10 +76,10 @@ def error_chance(length: int, repetitions: int, losses: int = 0, times: int = 1)
     return Fraction(hit, PRIMES[-1] - 2 * PARTS - 1) ** repetitions
 
 
-def repetitions(length: int, losses: int = 0, times: int = 1) -> int:
-    """The fewest repetitions with a chance of at most :data:`ERROR`."""
+def repetitions(length: int, losses: int = 0, times: int = 1, tries: int = 1) -> int:
+    """The fewest repetitions with a chance of at most :data:`ERROR` in all ``tries`` together."""
     count = 1
-    while error_chance(length, count, losses, times) > ERROR:
+    while error_chance(length, count, losses, times) * tries > ERROR:
         count += 1
     return count
 
@@ -454,7 +454,7 @@ class ShareClaims:
         if self._length > LONGEST_COMBINED:
             return False
         if self._products:
-            repeated = repetitions(LONGEST_COMBINED, self._engine.committee.max_losses, COMBINED_TIMES)
+            repeated = self._repetitions(LONGEST_COMBINED, COMBINED_TIMES)
             coin = self._engine.coin()
             asked = [claim.ask_question(self._system, coin, repeated) for claim in self._products]
             self._asked.append(InnerProductQuestion.concatenate(self._system, asked))
@@ -480,6 +480,10 @@ class ShareClaims:
     def _length(self) -> int:
         return sum(claim.length for claim in self._products)
 
+    def _repetitions(self, length: int, times: int = 1) -> int:
+        committee = self._engine.committee
+        return repetitions(length, committee.max_losses, times, committee.tries)
+
     def settle(self) -> None:
         """Check all claims with the other seats; a wrong one ends the study, with a chance of at most 2^-40 that not.
 
@@ -494,7 +498,7 @@ class ShareClaims:
 
     def _settle(self) -> None:
         engine, system, asked = self._engine, self._system, list(self._asked)
-        repeated = asked[0].left.shape[1] if asked else repetitions(max(1, self._length), engine.committee.max_losses)
+        repeated = asked[0].left.shape[1] if asked else self._repetitions(max(1, self._length))
         tests: list[Residues] = []
         lowered: list[Residues] = []
         if self._products or self._zeros or self._dealt:

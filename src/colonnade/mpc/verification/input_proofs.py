@@ -54,16 +54,16 @@ from colonnade.randomness import Stream
 
 PROJECTIONS = 46
 """How often a row that is too long has a chance of one half to stay unseen."""
-CHECK_REPETITIONS = 2
-"""Repetitions of checks that are random combinations: each is wrong with a chance of one in p."""
+_CLOSER_BITS = 3
+"""The other checks are repeated until each lets less pass than all projections, with which masks count too."""
 MASK_BITS = 40
 """Sums of bits are hidden by numbers below 2^40: an idempotent modulo two primes is larger."""
 MASK_SETS = 8
 """A set of masks is right for nearly all bits; the owner takes the first that is."""
 FALSE_ALARM = 40
-"""An honest owner cannot prove its bounds with a chance of at most 2^-40 in a study."""
-MOST_PROOFS = 1 << 20
-"""As many windows of owners may a study have."""
+"""An honest owner cannot prove its bounds with a chance of at most 2^-40 in a task, in whatever lanes it runs."""
+MOST_PROOFS = 1 << 22
+"""As many windows may an owner prove in a task."""
 FEWEST_PRIMES = 2
 WINDOW_ROWS = 65_536
 SHORTEST_WINDOW = 2048
@@ -72,6 +72,11 @@ FOLDS = (32, 16)
 """Into how many parts rows are cut, the first and the second time."""
 BIT_FOLD = 32
 """Into how many parts bits are cut."""
+
+
+def projections_for(tries: int) -> int:
+    """How many projections a proof has where somebody may cheat so often before the study ends."""
+    return PROJECTIONS + (tries - 1).bit_length()
 
 
 @dataclass(frozen=True)
@@ -266,9 +271,18 @@ class InputRanges:
 
     @property
     def repetitions(self) -> int:
-        """How often equations are folded: the fewest times that keep the chance of an error below 2^-43."""
+        """How often equations are folded."""
+        return self._often_enough(self._folding_error)
+
+    @property
+    def check_repetitions(self) -> int:
+        """How often a random combination is checked, which is wrong with a chance of one in p."""
+        return self._often_enough(Fraction(1, PRIMES[-1]))
+
+    def _often_enough(self, error: Fraction) -> int:
+        """The fewest repetitions that keep the chance of an error below 2^-43, with as many projections as usual."""
         count = 1
-        while self._folding_error**count > Fraction(1, 2**43):
+        while error**count * 2**self.projections > 2**_CLOSER_BITS:
             count += 1
         return count
 
@@ -285,11 +299,13 @@ class InputRanges:
         A row that is too long stays within all sums; a bit that is none does, with any set of masks; bits do not add up
         to the sums, or to their norms; bits are not their own squares; rows do not fulfil their equations.
         """
-        seen = Fraction(1 + MASK_SETS, 2**self.projections) + 2 * Fraction(1, PRIMES[-1] ** CHECK_REPETITIONS)
+        seen = Fraction(1 + MASK_SETS, 2**self.projections) + 2 * Fraction(1, PRIMES[-1] ** self.check_repetitions)
         return seen + 2 * self._folding_error**self.repetitions
 
 
-def longest_window(groups: Collection[Sequence[ColumnGroup]], primes: int, rows: int) -> int:
+def longest_window(
+    groups: Collection[Sequence[ColumnGroup]], primes: int, rows: int, projections: int = PROJECTIONS
+) -> int:
     """How many of so many rows fit a window of all owners, in arithmetic modulo so many primes.
 
     If that is few, of more primes, for proofs of short windows cost more than primes.
@@ -297,7 +313,7 @@ def longest_window(groups: Collection[Sequence[ColumnGroup]], primes: int, rows:
     for count in range(max(FEWEST_PRIMES, primes), len(PRIMES) + 1):
 
         def too_many(size: int, count: int = count) -> bool:
-            return not all(InputRanges(tuple(own), size).fits(count) for own in groups if own)
+            return not all(InputRanges(tuple(own), size, projections).fits(count) for own in groups if own)
 
         fitting = bisect_left(range(1, rows + 1), True, key=too_many)
         if fitting >= min(rows, SHORTEST_WINDOW):
@@ -519,7 +535,7 @@ class InputVerifier:
         numbers by which rows are then multiplied.
         """
         window, system, ranges = self.window, self.system, self.window.ranges
-        total = np.zeros((len(system.primes), CHECK_REPETITIONS, ranges.width))
+        total = np.zeros((*factors.shape[:2], ranges.width))
         for block, start in zip(self.blocks, window.starts, strict=False):
             part = combined[:, :, start : start + block.shape[1]].transpose(0, 2, 1)
             total[:, :, : ranges.columns] += system.inner(part, block)
@@ -549,7 +565,7 @@ class InputVerifier:
         numbers = system.reduce(numbers - system.constant(1 << (high - 1), 3))
         left = system.reduce((self.excess * powers[:, None, : ranges.excess_bits]).sum(axis=2))
         left = system.reduce(system.constant(ranges.limit**2 % system.modulus, 2) - left)
-        weighted = system.reduce(numbers[:, None] * factors[..., None]).reshape(primes, CHECK_REPETITIONS, -1)
+        weighted = system.reduce(numbers[:, None] * factors[..., None]).reshape(*factors.shape[:2], -1)
         products = system.reduce((left[:, None] * factors).sum(axis=2))
         self._claim(claims, (weighted, np.broadcast_to(numbers.reshape(primes, 1, -1), weighted.shape)), products)
 
@@ -653,14 +669,15 @@ class InputProofs:
     def _check_sums(self, held: Mapping[str, InputVerifier], coins: ProofCoins, drawn: SignMatrix) -> None:
         """Claim that bits add up to the sums of rows, and see that no bit is large."""
         engine, system = self.engine, self.engine.system
-        factors = system.uniform((CHECK_REPETITIONS, len(drawn)), coins.stream("sums"))
+        again = max(verifier.window.ranges.check_repetitions for verifier in held.values())
+        factors = system.uniform((again, len(drawn)), coins.stream("sums"))
         combined: dict[int, Residues] = {}
         for owner, verifier in held.items():
             count = verifier.window.ranges.projections
             if count not in combined:
                 combined[count] = _combine_signs(system, factors[:, :, :count], drawn[:count])
             engine.claims.zero(verifier.sum_difference(factors[:, :, :count], combined[count]))
-            norms = system.uniform((CHECK_REPETITIONS, count), coins.stream(f"norms {owner}"))
+            norms = system.uniform((again, count), coins.stream(f"norms {owner}"))
             verifier.claim_norms(engine.claims, norms)
         hidden = [
             system.reduce(verifier.masks + _signed_sums(verifier.bits, coins.stream("signs of bits"), len(drawn)))
@@ -710,7 +727,7 @@ class InputProofs:
 
 def _combine_signs(system: ResidueSystem, factors: Residues, drawn: SignMatrix) -> Residues:
     """Signs combined by factors: (primes, repetitions, rows), and in memory rows of (rows, repetitions)."""
-    out = np.empty((len(system.primes), drawn.shape[1], CHECK_REPETITIONS))
+    out = np.empty((len(system.primes), drawn.shape[1], factors.shape[1]))
     for start in range(0, drawn.shape[1], _PART):
         part = drawn[:, start : start + _PART].T.astype(np.float64)
         for found, combined in zip(out, factors, strict=True):

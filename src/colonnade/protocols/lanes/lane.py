@@ -51,16 +51,18 @@ from colonnade.protocols.lanes.arbiter import (
     LONGEST_INTRODUCTION,
     MOST_ATTEMPTS,
     MOST_HUBS,
+    MOST_LOST,
+    RUNS_THAT_MAY_CHEAT,
     LaneArbiter,
     LaneAttempt,
     LaneOrder,
     check_attempts,
 )
-from colonnade.protocols.lanes.partitions import Partitions, check_fits
+from colonnade.protocols.lanes.partitions import Partitions, check_fits, filled_length
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Progress, Role, silent
 from colonnade.protocols.rows import MOST_ROWS, Rows, check_count, compare_digests
 from colonnade.protocols.session import RunResult, SessionEndpoint, run_role
-from colonnade.protocols.task import PricedTask, RunnableTask, TaskPrograms
+from colonnade.protocols.task import RunnableTask, TaskPrograms
 from colonnade.randomness import KEY_BYTES, new_key
 from colonnade.tables import Table
 
@@ -75,8 +77,11 @@ class LanePlan:
     hubs: int = 1
 
     def __post_init__(self) -> None:
-        if (why := why_no_lanes(self.task)) is not None:
-            raise StudyError(f"this study cannot be done in lanes: it {why} [ST455]")
+        if self.task.why_not_lanes is not None:
+            raise StudyError(f"this study cannot be done in lanes: it {self.task.why_not_lanes} [ST455]")
+        if self.task.trust.active and self.task.trust.tries < RUNS_THAT_MAY_CHEAT:
+            raise StudyError("this study was planned to be done at once, so it cannot be done in lanes [ST880]")
+        check_proofs(self.task, self.partitions)
         if self.aligning.hidden and self.aligning.pad_to is not None:
             slots = self.partitions * len(self.task.owners) * self.aligning.listed_length(0)
             check_count(slots, self.task, hidden=True)
@@ -96,13 +101,14 @@ class LanePlan:
         return hashlib.sha256(self.run + f" {lane}".encode()).digest()
 
 
-def why_no_lanes(task: PricedTask) -> str | None:
-    """Why a task cannot be done in lanes, as the end of a sentence; ``None``: it can."""
-    if task.why_not_lanes is not None:
-        return task.why_not_lanes
-    if task.trust.inputs == "proven":
-        return 'has inputs = "proven": its proofs are counted for one run over all rows; use "unproven"'
-    return None
+def check_proofs(task: CommitteeTask, partitions: int) -> None:
+    """Refuse a task with more proofs of bounds than an honest owner can make in all lanes, run again or not."""
+    task.check_proofs(most_rows(task, partitions), partitions + MOST_LOST)
+
+
+def most_rows(task: CommitteeTask, partitions: int) -> int:
+    """How many rows a lane has at most, but with a chance of 2^-64, where all lanes together have no more than due."""
+    return filled_length(task.rows_limit, partitions)
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,11 @@ def _aligned(me: Any, laned: LanePlan, lane: LaneAttempt, part: LanePart | None)
                 "a table without keys cannot be divided into lanes: name what people are recognised by [ST456]"
             )
         found = align.owner(me, part.table.keys, laned.aligning, run=laned.run_of(lane), people=part.people)
-    return part.summands(found.table(part.table))
+    rows = part.summands(found.table(part.table))
+    count = len(rows.ids) if rows.places is None else rows.places.size
+    most = most_rows(laned.task, laned.partitions)  # for no more rows are proofs of bounds counted
+    check_count(count, laned.task, hidden=laned.aligning.hidden, part=True, of_part=most)
+    return rows
 
 
 def _settle(me: Role) -> None:

@@ -24,10 +24,9 @@ from typing import Any, Self, cast
 from colonnade import errors
 from colonnade.errors import ColonnadeError, EngineError, StudyError
 from colonnade.models.base import Estimator
-from colonnade.mpc.verification.claims import STUDY_ERROR
 from colonnade.protocols.committee_task import CommitteeTask
 from colonnade.protocols.lanes import lane as laning
-from colonnade.protocols.lanes.arbiter import RUNS_THAT_MAY_CHEAT, LaneAttempt
+from colonnade.protocols.lanes.arbiter import LaneAttempt
 from colonnade.protocols.lanes.lane import (
     BEAT,
     CrewClosed,
@@ -399,9 +398,6 @@ _REACH_SECONDS = 10.0
 
 class LanesHead(ABC):
     """What the heads of owners and of the coordinator have in common; it is left when the study ends, in any way."""
-
-    error = RUNS_THAT_MAY_CHEAT * STUDY_ERROR
-    """The most with which a wrong claim passes in all lanes (docs/theory/lanes.md)."""
 
     def __init__(
         self,
