@@ -139,7 +139,7 @@ class LiarWithBits(Liar):
 
 
 class CutShort(InputProver):
-    """A prover of rows that are hardly too long: it fills norms up by nothing where they are, and is honest otherwise."""
+    """An honest prover but for rows that are hardly too long: it fills their norms up by nothing."""
 
     def squares(self) -> Any:
         """For every row and every norm, numbers whose squares fill it up to the bound if they can."""

@@ -170,8 +170,9 @@ class OverdealtSum(OwnerSum):
 
     def blocks(self, table: Any, stream: Stream) -> Iterator[Array]:
         """The rows of the table, changed."""
-        for self.honest in self.real.blocks(table, stream):
-            yield self.changed(self.honest)
+        for honest in self.real.blocks(table, stream):
+            self.honest = honest
+            yield self.changed(honest)
 
     def changed(self, honest: Array) -> Array:
         """A block with what follows from the change."""
@@ -220,7 +221,8 @@ class OverdealtMoments(OverdealtSum):
     def owner(self) -> str:
         """Whose columns these are."""
         task = self.real.task
-        return next(owner for owner in task.owners if task.span(owner) == self.real.span)
+        found: str = next(owner for owner in task.owners if task.span(owner) == self.real.span)
+        return found
 
     def _square(self, rows: Array) -> Array:
         """The products of all columns and a one, exactly; if members are hidden, those of the rows that count."""
@@ -263,7 +265,10 @@ class OverdealtMarginals(OverdealtSum):
 
     def changed(self, honest: Array) -> Array:
         """Other coordinates, and what is multiplied of them."""
-        spans, dealt = self.real.spans, self.real.factors.names[: len(self.real.task.layout.dealt[self.real.number].names)]
+        spans, dealt = (
+            self.real.spans,
+            self.real.factors.names[: len(self.real.task.layout.dealt[self.real.number].names)],
+        )
         width = max((spans[factor].stop for factor in dealt if len(factor) == 1), default=0)
         whole = np.rint(honest).astype(np.int64).astype(object)
         whole[:, :width] = super().changed(honest[:, :width])

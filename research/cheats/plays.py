@@ -118,7 +118,9 @@ def _moments(size: int, threshold: int, active: bool, inputs: Inputs = "unproven
 @lru_cache
 def _hidden(size: int, threshold: int, active: bool, inputs: Inputs = "unproven") -> Act:
     trust = trust_of(size, threshold, active, inputs)
-    task = Moments(blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size, hidden=True, block_rows=BLOCK)
+    task = Moments(
+        blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size, hidden=True, block_rows=BLOCK
+    )
     held = held_by(trust)
     tables, dealt = {}, {}
     for number, owner in enumerate(task.owners):
