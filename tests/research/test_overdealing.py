@@ -258,4 +258,4 @@ def test_a_party_that_overdeals_in_a_study_over_tls(trial: Trial, inputs: str) -
     assert any("the proof of clinic that its numbers are within their bounds is wrong" in one for one in sentences)
     assert not read.exists()
     assert not [name for name in ended if (trial.out(name) / "model.json").exists()]
-    trial.check_states("committed")
+    trial.check_states("sent")
