@@ -20,6 +20,7 @@ from colonnade.randomness import new_key
 from research.cheats.deviation import Array, replace_method
 from research.cheats.late import asks_again, bits_after_opening, noise_after_opening, part_after_opening
 from research.cheats.liars import liars
+from research.cheats.overdealing import PROVERS, PROVERS_OF_SMALL, VARIANTS, Beyond, Overdealing, overdealing_owner
 from research.cheats.tamper import Tamper
 
 Needs = Literal["seats", "spare", "proofs", "lies", "nothing"]
@@ -35,7 +36,8 @@ class Cheat:
     install: Callable[[Tamper], None]
     needs: Needs = "seats"
     early: bool = False
-    """Whether products of the result depend on it, so that it must be caught before any of the result is opened."""
+    """Whether it must be caught before any of the result is opened: products in a row depend on it, or it is of rows
+    that are proven."""
     alone: bool = False
     """Whether others that deviate too could add nothing to it."""
     last: bool = False
@@ -206,45 +208,18 @@ def _told(kind: str, field: str) -> Callable[[Tamper], None]:
     return install
 
 
-def _input(change: Callable[[Tamper, Array], Array]) -> Callable[[Tamper], None]:
-    """Other rows than the owner may deal; what it deals later, its own sums and noise, is honest."""
+def _overdeals(beyond: Beyond) -> Callable[[Tamper], None]:
+    """Rows beyond their bounds with all that follows from them, proven in one of several ways."""
 
     def install(tamper: Tamper) -> None:
-        def deal(real: Callable[..., Any]) -> Callable[..., Any]:
-            def changed(values: Array, **how: Any) -> Any:
-                numbers = values.dtype == np.int64  # sums and noise: of two owners, noise may add up to an honest one's
-                if not how and not numbers and values.ndim == 2 and values.size and tamper.now():
-                    values = change(tamper, values)
-                return real(values, **how)
-
-            return changed
-
-        replace_method(tamper.hand, "deal", deal)
+        if "overdealing" not in tamper.common:  # several hands are of one owner, who has one program
+            provers = PROVERS_OF_SMALL if beyond.small else PROVERS
+            prover = provers[int(tamper.rng.integers(len(provers)))]
+            tamper.common["overdealing"] = Overdealing(beyond, prover, tamper.now, tamper.rng)
+        how = tamper.common["overdealing"]
+        setattr(tamper.hand, "overdeals", lambda module: overdealing_owner(module, how))  # noqa: B010 - read by scenes
 
     return install
-
-
-def _times(factor: int) -> Callable[[Tamper, Array], Array]:
-    """The largest magnitude in the matrix, times a factor."""
-
-    def change(tamper: Tamper, values: Array) -> Array:
-        out = np.array(values, dtype=object)
-        flat, at = out.reshape(-1), int(tamper.rng.integers(values.size))
-        flat[at] = factor * max(1, int(np.abs(values).max()))
-        return out
-
-    return change
-
-
-def _cell(number: Callable[[int], int]) -> Callable[[Tamper, Array], Array]:
-    """One cell that is a number modulo the modulus."""
-
-    def change(tamper: Tamper, values: Array) -> Array:
-        out = np.array(values, dtype=object)
-        out.reshape(-1)[int(tamper.rng.integers(values.size))] = number(tamper.hand.system.modulus)
-        return out
-
-    return change
 
 
 def _own_numbers(tamper: Tamper) -> None:
@@ -326,10 +301,7 @@ CHEATS = (
     Cheat("directions told differently", "told", _told("directions", "values")),
     Cheat("batches told differently", "told", _told("draw", "secret")),
     Cheat("own sums dealt wrongly", "inputs", _own_numbers),
-    Cheat("a cell twice its bound", "inputs", _input(_times(2)), "proofs"),
-    Cheat("a cell a thousand times its bound", "inputs", _input(_times(1000)), "proofs"),
-    Cheat("a cell of half the modulus", "inputs", _input(_cell(lambda modulus: modulus // 2)), "proofs"),
-    Cheat("a cell that is a fraction", "inputs", _input(_cell(lambda modulus: pow(3, -1, modulus))), "proofs"),
+    *(Cheat(name, "inputs", _overdeals(beyond), "proofs", early=True) for name, beyond in VARIANTS.items()),
     Cheat("no noise", "noise", _no_noise, "nothing"),
     *(Cheat(name, "inputs", install, "lies", alone=True) for name, install in liars()),
 )

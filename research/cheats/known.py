@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,8 @@ from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Role
 from colonnade.protocols.rows import ColumnBlock
-from research.cheats.deviation import Array, Outcome, everybody, on_every_hand, perform, replace_method
+from research.cheats.deviation import Array, Dealt, Outcome, everybody, on_every_hand, perform, replace_method
+from research.cheats.overdealing import Overdealing, cells_of_victims, overdealing_owner
 from research.cheats.stage import Message, StagePlace
 
 CHEATER, GAMMA = "mallory", 64
@@ -68,8 +68,7 @@ def score(guess: Array, truth: Array, outcome: Outcome) -> Attack:
 def beyond_bounds(people: int = 50_000, epsilon: float = 1.0, seed: int = 1, **security: Any) -> Attack:
     """An owner deals one cell of each victim many times beyond its bound: opened entries are the victims' rows.
 
-    Where seats check products, it deals products of its own columns that fit these cells; they must stay below what an
-    opened number can be, so the cells are smaller there.
+    With its noise it takes away what these cells would show in the products of its own columns.
     """
     rng = np.random.default_rng(seed)
     victims = rng.choice(people, 8, replace=False)
@@ -79,39 +78,18 @@ def beyond_bounds(people: int = 50_000, epsilon: float = 1.0, seed: int = 1, **s
     task = task.calibrate([Budget("analyst", epsilon, 1e-5)])
     held = {name: rows_within(rng, people, width) for name, width in zip(owners, widths, strict=True)}
     held[CHEATER][:] = 0.0
-    own = len(victims)
-    factor = (isqrt(people) // 2 if task.trust.active else people // 8) * GAMMA
+    factor = people // 8 * GAMMA
 
-    def deviate(me: Role, place: StagePlace) -> None:
-        dealt, window = 0, np.zeros((0, own))
-
-        def deal(real: Callable[..., Any]) -> Callable[..., Any]:
-            def changed(values: Array, **how: Any) -> Any:
-                nonlocal dealt, window
-                if values.ndim == 2 and values.shape[1] == own:
-                    values = np.array(values, dtype=np.float64)
-                    for column, victim in enumerate(victims):
-                        if dealt <= victim < dealt + len(values):
-                            values[victim - dealt, column] = factor
-                    dealt += len(values)
-                    window = np.concatenate([window, values])
-                elif task.trust.active and values.shape == (own * (own + 1) // 2 + own,):
-                    gram = (window.T @ window).astype(np.int64)[np.triu_indices(own)]
-                    values = np.concatenate([gram, window.sum(axis=0).astype(np.int64)])
-                    window = np.zeros((0, own))
-                return real(values, **how)
-
-            return changed
-
-        on_every_hand(me.engine, lambda hand: replace_method(hand, "deal", deal))
-
-    outcome = perform(task, everybody(moments, task, held), CHEATER, deviate)
+    owner = overdealing_owner(moments, Overdealing(cells_of_victims(victims.tolist(), factor)))
+    programs = everybody(moments, task, held) | {CHEATER: lambda me: owner(me, Dealt(held[CHEATER]), task)}
+    openings: list[dict[str, Residues]] = []
+    outcome = perform(task, programs, CHEATER, lambda me, _: record(me, 0, task.entries, [], openings))
     truth = np.column_stack([np.rint(held[name][victims, 0] * GAMMA) for name in ("bank", "shop")])
     if not outcome.accepted:
-        return Attack(0, truth.size, 0.0, outcome)
+        return Attack(0, truth.size, 0.0, outcome, opened=bool(openings))
     full = np.zeros((task.width, task.width))
     full[np.triu_indices(task.width)] = next(iter(outcome.accepted.values())).opened / task.weights
-    return score(full[:2, 2 : 2 + own].T / factor, truth, outcome)
+    return score(full[:2, 2:-1].T / factor, truth, outcome)
 
 
 def _plus_one(words: Array, places: list[int], system: ResidueSystem) -> Array:

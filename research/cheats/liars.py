@@ -15,6 +15,7 @@ import numpy as np
 
 from colonnade.mpc import ShareEngine, Shares
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
+from colonnade.mpc.verification.claims import lagrange
 from colonnade.mpc.verification.input_proofs import (
     InputProofs,
     InputProver,
@@ -24,6 +25,7 @@ from colonnade.mpc.verification.input_proofs import (
     binary_columns,
     bounded_norm,
 )
+from colonnade.mpc.verification.three_squares import take_apart
 from colonnade.randomness import Stream
 from research.cheats.deviation import Array
 from research.cheats.scenes import Scene, opened, operation
@@ -45,26 +47,40 @@ class Liar(InputProver):
 
     def __init__(self, window: ProofWindow, blocks: Sequence[Integers]) -> None:
         self.window, self.system = window, window.system
-        (block,) = blocks
-        rows = np.array(self.system.to_residues(np.asarray(block, dtype=object)))
+        rows = self._read(np.concatenate([np.asarray(block, dtype=object) for block in blocks]))
         filled = self._filled(rows)
-        self.slack = self._joined(filled)
+        self.slack = self._joined(filled) if window.ranges.slack else None
         self.residues = np.concatenate([rows, filled], axis=2)
+
+    def _read(self, whole: Array) -> Residues:
+        """The residues of rows as the proof reads them."""
+        ranges = self.window.ranges
+        less = self.system.to_residues(whole - np.array(ranges.offsets, dtype=object))
+        inverses = [[pow(scale, -1, prime) for scale in ranges.scales] for prime in self.system.primes]
+        return self.system.reduce(less * np.array(inverses, dtype=np.float64)[:, None])
 
     def _joined(self, residues: Residues) -> Any:
         return self.system.to_integers(residues, self.system.modulus // 2)
 
     def _filled(self, rows: Residues) -> Residues:
-        """For each row and norm, numbers whose squares fill it up to the bound, modulo every prime."""
-        ranges, columns = self.window.ranges, []
+        """For each row and norm, numbers whose squares fill it up to the bound: modulo every prime, if it is too long.
+
+        Of rows that are not they are an honest owner's.
+        """
+        ranges, whole = self.window.ranges, np.asarray(self._joined(rows), dtype=object)
+        columns = [np.zeros((*rows.shape[:2], 0))]
         for group, span in zip(ranges.groups, ranges.spans, strict=True):
             if not group.slack:
                 continue
-            out = np.zeros((*rows.shape[:2], group.slack))
-            for index, prime in enumerate(self.system.primes):
-                for place, row in enumerate(rows[index][:, span]):
-                    rest = (group.squared - sum(int(x) ** 2 for x in row)) % prime
-                    out[index, place, :3] = [_centred(one, prime) for one in _squares(rest, prime)]
+            rests = group.squared - np.square(whole[:, span]).sum(axis=1)
+            short = np.array([rest >= 0 for rest in rests])
+            found = take_apart(np.where(short, rests, 0).astype(np.float64), group.squared + 1)
+            out = np.array(self.system.to_residues(found))
+            for place in np.flatnonzero(~short):
+                for index, prime in enumerate(self.system.primes):
+                    out[index, place] = 0
+                    roots = _squares(int(rests[place]) % prime, prime)
+                    out[index, place, :3] = [_centred(one, prime) for one in roots]
             columns.append(out)
         return np.concatenate(columns, axis=2)
 
@@ -90,15 +106,28 @@ class Liar(InputProver):
         """Any: sums of its bits fit none."""
         return 0
 
+    def _by_block(self) -> list[Residues]:
+        return np.split(self.residues, self.window.starts[1:-1], axis=1)
+
     def help_values(self) -> Residues:
-        """The first values, for the numbers that it has modulo each prime."""
-        equations = self.window.equations
-        return np.stack([equations.help_values([rows])[index] for index, rows in enumerate(self.residues)])
+        """The first values: of what every group of rows is at each point, modulo each prime."""
+        equations, system, m = self.window.equations, self.system, self.window.equations.first
+        ahead = lagrange(system.primes, tuple(range(1, m + 1)), tuple(range(m + 1, 2 * m)))
+        folded = []
+        for rows in self._by_block():
+            padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % m), (0, 0))).reshape(len(rows), m, -1)
+            at = system.reduce(np.matmul(ahead, padded))
+            folded.append(at.reshape(*at.shape[:2], -1, rows.shape[2]))
+        points = np.concatenate(folded, axis=2)[:, None]
+        first = system.reduce(points * equations.quad[:, :, None, None]) + equations.linear[:, :, None, None]
+        values = system.reduce(system.reduce(system.reduce(first) * points).sum(axis=4))
+        return system.reduce(system.reduce(values * equations.alpha[:, :, None]).sum(axis=3))
 
     def second_help_values(self) -> Residues:
         """The second values, likewise."""
         equations, bits = self.window.equations, self.window.bits
-        again = equations.second_help_values(equations.fold_all([[self.residues]], self.window.point, None))
+        folded = equations.fold_all([[rows] for rows in self._by_block()], self.window.point, None)
+        again = equations.second_help_values(folded)
         helped = [bits.help_values([one.reshape(-1, 1)])[index] for index, one in enumerate(self.bits_dealt)]
         return np.concatenate([again, np.stack(helped)], axis=2)
 
@@ -107,6 +136,19 @@ class LiarWithBits(Liar):
     """The same, but its bits are bits."""
 
     several = False
+
+
+class CutShort(InputProver):
+    """An honest prover but for rows that are hardly too long: it fills their norms up by nothing."""
+
+    def squares(self) -> Any:
+        """For every row and every norm, numbers whose squares fill it up to the bound if they can."""
+        ranges, columns = self.window.ranges, []
+        for group, span in zip(ranges.groups, ranges.spans, strict=True):
+            if group.slack:
+                lengths = np.concatenate([np.square(block[:, span]).sum(axis=1) for block in self.blocks])
+                columns.append(take_apart(np.maximum(group.squared - lengths, 0), group.squared + 1))
+        return np.hstack(columns) if columns else None
 
 
 def _centred(value: int, prime: int) -> int:
@@ -172,7 +214,7 @@ def _cell(number: Callable[[ResidueSystem], int], column: int = 0) -> Callable[[
     return change
 
 
-def _idempotent(system: ResidueSystem) -> int:
+def idempotent(system: ResidueSystem) -> int:
     """0 modulo the first prime, 1 modulo all others."""
     rest = system.modulus // system.primes[0]
     return 1 - rest * pow(rest, -1, system.primes[0])
@@ -185,7 +227,7 @@ LIES: dict[str, Callable[[Array, ResidueSystem], None]] = {
     "a number of half the modulus": _cell(lambda system: system.modulus // 2),
     "a third, which is no whole number": _cell(lambda system: pow(3, -1, system.modulus)),
     "a flag of 2": _cell(lambda system: 2, column=2),
-    "a flag that is 0 and 1": _cell(_idempotent, column=2),
+    "a flag that is 0 and 1": _cell(idempotent, column=2),
     "a code with two ones": _cell(lambda system: 1, column=3),
 }
 """Rows that an owner may not deal, by their names."""

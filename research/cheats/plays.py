@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ from research.cheats.deviation import Array, Dealt
 from research.cheats.scenes import Act, Deals, Prepare, Scene, seats_of
 from research.cheats.stage import StagePlace
 
-GAMMA, ROWS = 16, 4
-"""What values are scaled by, and how many people there are."""
+GAMMA, ROWS, BLOCK = 16, 4, 2
+"""What values are scaled by, how many people there are, and of how many rows are dealt together."""
 Held = Mapping[str, Array]
 
 
@@ -38,15 +39,22 @@ def trust_of(size: int, threshold: int, active: bool, inputs: Inputs = "unproven
     return Trust(names, names, threshold, security="active", inputs=inputs)
 
 
+def columns_of(trust: Trust) -> int:
+    """Of how many columns an owner's rows are: of several where their norms are proven."""
+    return 1 if trust.inputs == "unproven" else 2
+
+
 def blocks_of(trust: Trust) -> tuple[ColumnBlock, ...]:
-    """One column of each owner."""
-    return tuple(ColumnBlock(owner, ("c0",), 1.0) for owner in trust.owners)
+    """The columns of each owner."""
+    names = tuple(f"c{column}" for column in range(columns_of(trust)))
+    return tuple(ColumnBlock(owner, names, 1.0) for owner in trust.owners)
 
 
 def held_by(trust: Trust, rows: int = ROWS) -> dict[str, Array]:
-    """One column of each owner, in multiples of 1 / gamma, so that nothing is rounded."""
-    rng = np.random.default_rng(20)
-    return {owner: rng.integers(-GAMMA, GAMMA + 1, (rows, 1)) / GAMMA for owner in trust.owners}
+    """The columns of each owner, in multiples of 1 / gamma, so that nothing is rounded."""
+    rng, width = np.random.default_rng(20), columns_of(trust)
+    most = isqrt(GAMMA**2 // width)
+    return {owner: rng.integers(-most, most + 1, (rows, width)) / GAMMA for owner in trust.owners}
 
 
 def whole(held: Held) -> dict[str, Array]:
@@ -68,9 +76,10 @@ def act_of(
         if name == COORDINATOR:
             return module.coordinator(me, task)
         rows = Dealt(held[name]) if isinstance(held[name], np.ndarray) else held[name]
+        owner = getattr(me.engine, "overdeals", lambda module: module.owner)(module)
         if labels is None:
-            return module.owner(me, rows, task)
-        return module.owner(me, rows, labels if name == task.label_owner else None, task)
+            return owner(me, rows, task)
+        return owner(me, rows, labels if name == task.label_owner else None, task)
 
     def part(place: StagePlace, prepare: Prepare) -> Any:
         def prepared(me: Any) -> Any:
@@ -96,7 +105,7 @@ def last_dealt(deals: Deals, owners: tuple[str, ...]) -> Array:
 @lru_cache
 def _moments(size: int, threshold: int, active: bool, inputs: Inputs = "unproven") -> Act:
     trust = trust_of(size, threshold, active, inputs)
-    task = Moments(blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size)
+    task = Moments(blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size, block_rows=BLOCK)
     held = held_by(trust)
     exact = moments.reference(whole(held), task)
     for owner in () if active else task.owners:  # where seats check them, own products are dealt without noise
@@ -109,13 +118,15 @@ def _moments(size: int, threshold: int, active: bool, inputs: Inputs = "unproven
 @lru_cache
 def _hidden(size: int, threshold: int, active: bool, inputs: Inputs = "unproven") -> Act:
     trust = trust_of(size, threshold, active, inputs)
-    task = Moments(blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size, hidden=True)
+    task = Moments(
+        blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size, hidden=True, block_rows=BLOCK
+    )
     held = held_by(trust)
     tables, dealt = {}, {}
     for number, owner in enumerate(task.owners):
         slots = np.delete(np.arange(ROWS + 2), [number % 2, ROWS + 1])
         tables[owner] = Dealt(held[owner], RowSlots(slots, ROWS + 2, bytes(16)))
-        dealt[owner] = np.zeros((ROWS + 2, 2), dtype=np.int64)
+        dealt[owner] = np.zeros((ROWS + 2, 1 + held[owner].shape[1]), dtype=np.int64)
         dealt[owner][slots] = np.column_stack([whole(held)[owner], np.ones(ROWS, dtype=np.int64)])
     exact = moments.reference(dealt, task)
     return act_of(moments, task, tables, lambda deals, _: exact + last_dealt(deals, task.owners))

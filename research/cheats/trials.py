@@ -67,7 +67,7 @@ class Row:
     missed: int = 0
     """Trials in which an honest participant ended with another result, or the cheater had what it may never have."""
     early: int = 0
-    """Trials that were caught only after honest seats had begun to open the result of products in a row."""
+    """Trials that were caught only after honest seats had begun to open a result, and should have been before."""
     faults: int = 0
     """Trials in which a program failed with an error that is none of ours."""
     reasons: Counter[str] = field(default_factory=Counter)
@@ -240,7 +240,8 @@ def _judge(job: Job, ended: dict[str, Any], deals: dict[str, list[Any]], won: bo
         row.missed += 1
     elif errors:
         row.caught += 1
-        row.early += opened and scene.depth > 1 and job.deviation is not None and job.deviation.early
+        cheat = job.deviation
+        row.early += opened and cheat is not None and cheat.early and (scene.depth > 1 or cheat.needs == "proofs")
         row.reasons[described(errors)] += 1
     elif known:
         row.idle += 1
