@@ -161,6 +161,7 @@ class CommitteeTask(Task):
             "noise": str(self.noise),
             "primes": list(self.committee.system.primes),
             **({"security": self.trust.security, "inputs": self.trust.inputs} if self.trust.active else {}),
+            **({"tries": self.trust.tries} if self.trust.active and self.trust.tries > 1 else {}),
         }
 
     @property

@@ -566,7 +566,7 @@ def test_a_row_far_beyond_its_bound_reads_a_victim_or_ends_the_study_before_anyt
                 found = study.results()
                 assert len(opened) == 4
             else:
-                ends(study, ShareError)
+                ends(study, ShareError, "SH015")
                 assert not opened
     entries = found["o0"].opened
     assert abs(entries[square]) < FAR, "its square does not show"
@@ -605,6 +605,7 @@ def test_lanes_check_more_often_so_that_one_of_all_that_may_be_lost_passes_no_li
     assert (ranges.projections, ranges.check_repetitions, ranges.repetitions) == (53, 3, 4)
     small_one = proven(kit.moments_task((2, 1, 2)))
     assert small_one.proven["o1"].projections == 46
+    assert study.laned.task.agreement == small_one.agreement | {"tries": 128}
     refused(StudyError, "ST880", LanePlan, small_one, kit.align_task(small_one.owners, partitions=2), bytes(32))
 
 

@@ -77,8 +77,8 @@ class LanePlan:
     hubs: int = 1
 
     def __post_init__(self) -> None:
-        if self.task.why_not_lanes is not None:
-            raise StudyError(f"this study cannot be done in lanes: it {self.task.why_not_lanes} [ST455]")
+        if (why := self.task.why_not_lanes) is not None:
+            raise StudyError(f"this study cannot be done in lanes: it {why} [ST455]")
         if self.task.trust.active and self.task.trust.tries < RUNS_THAT_MAY_CHEAT:
             raise StudyError("this study was planned to be done at once, so it cannot be done in lanes [ST880]")
         check_proofs(self.task, self.partitions)
