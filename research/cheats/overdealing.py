@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec, module_from_spec
+from importlib.util import module_from_spec
 from math import isqrt
 from types import ModuleType
 from typing import Any
@@ -24,14 +24,14 @@ import numpy as np
 from colonnade.kinds.tables.programs import OwnMarginals
 from colonnade.mpc import ResidueSystem
 from colonnade.mpc.verification.input_proofs import ColumnGroup, InputProofs, InputProver, ProofWindow
+from colonnade.protocols import iteration
+from colonnade.protocols.joint_sum import engine
 from colonnade.protocols.joint_sum.declaration import JointSum, OwnerSum
-from colonnade.protocols.joint_sum.engine import JointSumPrograms
 from colonnade.protocols.moments.programs import OwnMoments
 from colonnade.randomness import Stream
 from research.cheats.deviation import Array, replace_method
 from research.cheats.liars import CutShort, Liar, LiarWithBits, idempotent
 
-_JOINT_SUMS, _ROUNDS = "colonnade.protocols.joint_sum.engine", "colonnade.protocols.iteration"
 PROVERS: tuple[type[InputProver], ...] = (InputProver, LiarWithBits, Liar)
 """How rows are proven: as if they were those of the table, or by one of those who lie."""
 PROVERS_OF_SMALL = (*PROVERS, CutShort)
@@ -135,29 +135,27 @@ def groups_of(task: Any, owner: str, columns: int) -> list[tuple[ColumnGroup, sl
     return [one for one in found if one[1].stop <= columns]
 
 
-def load_again(name: str, **instead: Any) -> ModuleType:
+def load_again(module: ModuleType, **instead: Any) -> Any:
     """A module once more, with other things under some of its names."""
-    spec = find_spec(name)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"there is no module {name} [ST890]")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    vars(module).update(instead)
-    return module
+    spec: Any = module.__spec__
+    again = module_from_spec(spec)
+    spec.loader.exec_module(again)
+    vars(again).update(instead)
+    return again
 
 
 def overdealing_owner(module: Any, how: Overdealing) -> Callable[..., Any]:
     """The owner's program of a protocol, given by its module, of an owner that deals beyond its bounds."""
     programs = getattr(module.owner, "__self__", None)
-    return _of_rounds(module.__name__, how) if programs is None else _of_joint_sum(programs, how)
+    return _of_rounds(module, how) if programs is None else _of_joint_sum(programs, how)
 
 
 # --- joint sums
 
 
-def _of_joint_sum(programs: JointSumPrograms, how: Overdealing) -> Callable[..., Any]:
-    engine = load_again(_JOINT_SUMS, InputProofs=how.proofs)
-    program: Callable[..., Any] = engine.JointSumPrograms(overdealt(programs.declare, how)).owner
+def _of_joint_sum(programs: engine.JointSumPrograms, how: Overdealing) -> Callable[..., Any]:
+    again = load_again(engine, InputProofs=how.proofs)
+    program: Callable[..., Any] = again.JointSumPrograms(overdealt(programs.declare, how)).owner
     return program
 
 
@@ -304,11 +302,11 @@ def overdealt(declare: type[JointSum[Any]], how: Overdealing) -> type[JointSum[A
 # --- rounds
 
 
-def _of_rounds(name: str, how: Overdealing) -> Callable[..., Any]:
+def _of_rounds(module: ModuleType, how: Overdealing) -> Callable[..., Any]:
     """Rows are changed where they are dealt and proven; what the owner says of them is about its table."""
     changed: dict[int, tuple[Array, Array]] = {}
-    iteration, programs = load_again(_ROUNDS, InputProofs=how.proofs), load_again(name)
-    rounds: Any = iteration.RoundProofs
+    again, programs = load_again(iteration, InputProofs=how.proofs), load_again(module)
+    rounds: Any = again.RoundProofs
 
     class LyingRoundProofs(rounds):  # type: ignore[misc]
         def add(self, rows: int, own: Array, dealt: Any) -> None:

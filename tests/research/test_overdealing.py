@@ -152,8 +152,7 @@ def test_the_games_notice_proofs_that_do_not_look_at_equations(monkeypatch: pyte
 
 def test_a_hidden_square_reads_the_rows_of_victims_where_seats_check_products_too() -> None:
     """Epsilon 1 and 50,000 people; a cell is read wrongly only if noise is five deviations large."""
-    for security in ({}, {"security": "active", "inputs": "unproven"}):
-        found = known.beyond_bounds(**security)
+    for found in (known.beyond_bounds(), known.beyond_bounds(security="active", inputs="unproven")):
         assert (found.read, found.cells) == (16, 16)
         assert set(found.outcome.accepted) == {"bank", "shop", "coordinator"}
 
@@ -203,18 +202,18 @@ from colonnade.cli import main
 from colonnade.protocols.moments import programs
 from research.cheats.overdealing import Overdealing, cells_of_victims, overdealing_owner
 
+how = Overdealing(cells_of_victims((), 0))
+cheat = overdealing_owner(programs, how)
+
 def owner(me, table, task):
     number, own = task.rows_at_most // 8 * task.gamma, task.span(me.name)
-    cheat = overdealing_owner(honest, Overdealing(cells_of_victims(range(own.stop - own.start), number)))
+    how.beyond = cells_of_victims(range(own.stop - own.start), number)
     result = cheat(me, table, task)
     full = np.zeros((task.width, task.width))
     full[np.triu_indices(task.width)] = result.opened / task.weights
     read = dict(zip(table.ids, (full[: own.start, own].T / number).tolist()))
     (Path(sys.argv[-1]) / "read.json").write_text(json.dumps(read))
     return result
-
-class honest:
-    owner, __name__ = programs.owner, programs.__name__
 
 programs.owner = owner
 main()
