@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.kinds.polynomial.programs import OwnMonomials
 from colonnade.kinds.tables.programs import OwnMarginals
 from colonnade.mpc import ResidueSystem
 from colonnade.mpc.verification.input_proofs import ColumnGroup, InputProofs, InputProver, ProofWindow
@@ -147,23 +148,25 @@ def load_again(module: ModuleType, **instead: Any) -> Any:
 def overdealing_owner(module: Any, how: Overdealing) -> Callable[..., Any]:
     """The owner's program of a protocol, given by its module, of an owner that deals beyond its bounds."""
     programs = getattr(module.owner, "__self__", None)
-    return _of_rounds(module, how) if programs is None else _of_joint_sum(programs, how)
+    return _of_rounds(module, how) if programs is None else overdealing_sum(programs, how).owner
 
 
 # --- joint sums
 
 
-def _of_joint_sum(programs: engine.JointSumPrograms, how: Overdealing) -> Callable[..., Any]:
-    again = load_again(engine, InputProofs=how.proofs)
-    program: Callable[..., Any] = again.JointSumPrograms(overdealt(programs.declare, how)).owner
-    return program
+def overdealing_sum(programs: engine.JointSumPrograms, how: Overdealing) -> engine.JointSumPrograms:
+    """The programs of a joint sum, for such an owner."""
+    made: engine.JointSumPrograms = load_again(engine, InputProofs=how.proofs).JointSumPrograms(
+        overdealt(programs.declare, how)
+    )
+    return made
 
 
 class OverdealtSum(OwnerSum):
     """What an owner computes alone that deals other rows than it says: sums are those of its table."""
 
-    def __init__(self, real: Any, how: Overdealing) -> None:
-        self.real, self.how, self.deals = real, how, real.deals
+    def __init__(self, real: Any, owner: str, how: Overdealing) -> None:
+        self.real, self.owner, self.how, self.deals = real, owner, how, real.deals
         self.honest = self.dealt_honestly = self.dealt_now = np.zeros((0, 0))
 
     def blocks(self, table: Any, stream: Stream) -> Iterator[Array]:
@@ -175,11 +178,6 @@ class OverdealtSum(OwnerSum):
     def changed(self, honest: Array) -> Array:
         """A block with what follows from the change."""
         return self.how.alter(honest, self.real.task, self.owner)
-
-    @property
-    def owner(self) -> str:
-        """Whose sums these are."""
-        return str(self.real.owner)
 
     def dealt(self, whole: Array) -> Array:
         """What of a block is dealt, and what would be of the rows of the table."""
@@ -210,17 +208,10 @@ class OverdealtMoments(OverdealtSum):
     were held by everybody.
     """
 
-    def __init__(self, real: OwnMoments, how: Overdealing) -> None:
-        super().__init__(real, how)
+    def __init__(self, real: OwnMoments, owner: str, how: Overdealing) -> None:
+        super().__init__(real, owner, how)
         width = len(real.sums)
         self.window, self.excess = (np.zeros((width + 1, width + 1), dtype=object) for _ in range(2))
-
-    @property
-    def owner(self) -> str:
-        """Whose columns these are."""
-        task = self.real.task
-        found: str = next(owner for owner in task.owners if task.span(owner) == self.real.span)
-        return found
 
     def _square(self, rows: Array) -> Array:
         """The products of all columns and a one, exactly; if members are hidden, those of the rows that count."""
@@ -263,6 +254,8 @@ class OverdealtMarginals(OverdealtSum):
 
     def changed(self, honest: Array) -> Array:
         """Other coordinates, and what is multiplied of them."""
+        if not self.deals:
+            return honest
         spans, dealt = (
             self.real.spans,
             self.real.factors.names[: len(self.real.task.layout.dealt[self.real.number].names)],
@@ -277,7 +270,20 @@ class OverdealtMarginals(OverdealtSum):
         return whole
 
 
-_SUMS: dict[Any, type[OverdealtSum]] = {OwnMoments: OverdealtMoments, OwnMarginals: OverdealtMarginals}
+class OverdealtMonomials(OverdealtSum):
+    """Polynomials: factors are monomials of the columns that were changed."""
+
+    def dealt(self, whole: Array) -> Array:
+        """The factors, exactly."""
+        super().dealt(self.honest)
+        factors = [[whole[:, variable] ** power for variable, power in one] for one in self.real._factors]
+        self.dealt_now = np.column_stack([np.prod(powers, axis=0) for powers in factors])
+        return self.dealt_now
+
+
+_SUMS: dict[Any, type[OverdealtSum]] = {
+    OwnMoments: OverdealtMoments, OwnMarginals: OverdealtMarginals, OwnMonomials: OverdealtMonomials,
+}  # fmt: skip
 
 
 def overdealt(declare: type[JointSum[Any]], how: Overdealing) -> type[JointSum[Any]]:
@@ -285,14 +291,15 @@ def overdealt(declare: type[JointSum[Any]], how: Overdealing) -> type[JointSum[A
     made: list[OverdealtSum] = []
 
     def own(task: Any, owner: str) -> OverdealtSum:
-        made.append(_SUMS.get(declare.own, OverdealtSum)(declare.own(task, owner), how))
+        made.append(_SUMS.get(declare.own, OverdealtSum)(declare.own(task, owner), owner, how))
         return made[-1]
 
     def proof_rows(self: Any, owner: str, dealt: Array, *reduce: Any) -> Array:
-        if not made or dealt is not made[-1].dealt_now:  # shares, of this owner's rows too
+        mine = next((one for one in made if dealt is one.dealt_now), None)
+        if mine is None:  # shares, of this owner's rows too
             return np.asarray(declare.proof_rows(self, owner, dealt, *reduce))
         system: ResidueSystem = self.task.committee.system
-        rows = how.proven(made[-1].dealt_honestly, dealt)
+        rows = how.proven(mine.dealt_honestly, dealt)
         found = declare.proof_rows(self, owner, np.array(system.to_residues(rows)), system.reduce)
         return np.asarray(system.to_integers(found, system.modulus // 2))
 

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from colonnade.errors import PeerStopped, ShareError
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.polynomial.expressions import parse
+from colonnade.kinds.polynomial.task import NamedColumns, Polynomials, freeze_terms
 from colonnade.mpc import Shares
 from colonnade.mpc.verification import input_proofs
 from colonnade.mpc.verification.input_proofs import InputProver
@@ -188,6 +191,25 @@ def test_nothing_shows_of_the_own_columns(hidden: bool, security: Security) -> N
     beyond = np.abs(opened - moments.reference(whole, task)) > 100
     places_of = np.column_stack(np.triu_indices(task.width))
     assert places_of[beyond].tolist() == [[0, 2], [1, 2]]
+
+
+def test_factors_of_polynomials_follow_from_the_changed_rows() -> None:
+    """x^2 of a cell of 512 times another owner's cell is opened, and checks of products see nothing wrong."""
+    trust = Trust(("bank", "shop", "mallory"), ("bank", "shop", "mallory"), 1, "active")
+    holdings = tuple(NamedColumns(owner, ("c0",), 1.0, 1, (False,)) for owner in trust.owners)
+    names = [f"{owner}.c0" for owner in trust.owners]
+    asked = tuple(freeze_terms(parse(text, names)) for text in ("mallory.c0 ** 2 * bank.c0", "shop.c0 * bank.c0"))
+    task = Polynomials(holdings, trust, asked, gamma=16, rows_at_most=100_000, noise=3)
+    tables = {owner: Dealt(np.full((6, 1), 10 / 16)) for owner in trust.owners}
+    cheat = overdealing_owner(polynomial, Overdealing(cells_of_victims([1], 512)))
+    programs: dict[str, Callable[[Any], Any]] = {
+        name: lambda me, name=name: polynomial.owner(me, tables[name], task) for name in ("bank", "shop")
+    }
+    programs |= {"mallory": lambda me: cheat(me, tables["mallory"], task)}
+    outcome = perform(task, programs | {COORDINATOR: lambda me: polynomial.coordinator(me, task)}, "mallory")
+    exact = np.array(polynomial.reference({name: np.full((6, 1), 10) for name in trust.owners}, task))
+    beyond = outcome.accepted["bank"].opened - exact
+    assert np.abs(beyond - [(512**2 - 100) * 10, 0]).max() < 100
 
 
 # --- the same in a study of real processes
