@@ -14,24 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec, module_from_spec
+from importlib.util import module_from_spec
 from math import isqrt
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from colonnade.kinds.polynomial.programs import OwnMonomials
 from colonnade.kinds.tables.programs import OwnMarginals
 from colonnade.mpc import ResidueSystem
 from colonnade.mpc.verification.input_proofs import ColumnGroup, InputProofs, InputProver, ProofWindow
+from colonnade.protocols import iteration
+from colonnade.protocols.joint_sum import engine
 from colonnade.protocols.joint_sum.declaration import JointSum, OwnerSum
-from colonnade.protocols.joint_sum.engine import JointSumPrograms
 from colonnade.protocols.moments.programs import OwnMoments
 from colonnade.randomness import Stream
 from research.cheats.deviation import Array, replace_method
 from research.cheats.liars import CutShort, Liar, LiarWithBits, idempotent
 
-_JOINT_SUMS, _ROUNDS = "colonnade.protocols.joint_sum.engine", "colonnade.protocols.iteration"
 PROVERS: tuple[type[InputProver], ...] = (InputProver, LiarWithBits, Liar)
 """How rows are proven: as if they were those of the table, or by one of those who lie."""
 PROVERS_OF_SMALL = (*PROVERS, CutShort)
@@ -135,37 +136,37 @@ def groups_of(task: Any, owner: str, columns: int) -> list[tuple[ColumnGroup, sl
     return [one for one in found if one[1].stop <= columns]
 
 
-def load_again(name: str, **instead: Any) -> ModuleType:
+def load_again(module: ModuleType, **instead: Any) -> Any:
     """A module once more, with other things under some of its names."""
-    spec = find_spec(name)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"there is no module {name} [ST890]")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    vars(module).update(instead)
-    return module
+    spec: Any = module.__spec__
+    again = module_from_spec(spec)
+    spec.loader.exec_module(again)
+    vars(again).update(instead)
+    return again
 
 
 def overdealing_owner(module: Any, how: Overdealing) -> Callable[..., Any]:
     """The owner's program of a protocol, given by its module, of an owner that deals beyond its bounds."""
     programs = getattr(module.owner, "__self__", None)
-    return _of_rounds(module.__name__, how) if programs is None else _of_joint_sum(programs, how)
+    return _of_rounds(module, how) if programs is None else overdealing_sum(programs, how).owner
 
 
 # --- joint sums
 
 
-def _of_joint_sum(programs: JointSumPrograms, how: Overdealing) -> Callable[..., Any]:
-    engine = load_again(_JOINT_SUMS, InputProofs=how.proofs)
-    program: Callable[..., Any] = engine.JointSumPrograms(overdealt(programs.declare, how)).owner
-    return program
+def overdealing_sum(programs: engine.JointSumPrograms, how: Overdealing) -> engine.JointSumPrograms:
+    """The programs of a joint sum, for such an owner."""
+    made: engine.JointSumPrograms = load_again(engine, InputProofs=how.proofs).JointSumPrograms(
+        overdealt(programs.declare, how)
+    )
+    return made
 
 
 class OverdealtSum(OwnerSum):
     """What an owner computes alone that deals other rows than it says: sums are those of its table."""
 
-    def __init__(self, real: Any, how: Overdealing) -> None:
-        self.real, self.how, self.deals = real, how, real.deals
+    def __init__(self, real: Any, owner: str, how: Overdealing) -> None:
+        self.real, self.owner, self.how, self.deals = real, owner, how, real.deals
         self.honest = self.dealt_honestly = self.dealt_now = np.zeros((0, 0))
 
     def blocks(self, table: Any, stream: Stream) -> Iterator[Array]:
@@ -177,11 +178,6 @@ class OverdealtSum(OwnerSum):
     def changed(self, honest: Array) -> Array:
         """A block with what follows from the change."""
         return self.how.alter(honest, self.real.task, self.owner)
-
-    @property
-    def owner(self) -> str:
-        """Whose sums these are."""
-        return str(self.real.owner)
 
     def dealt(self, whole: Array) -> Array:
         """What of a block is dealt, and what would be of the rows of the table."""
@@ -212,17 +208,10 @@ class OverdealtMoments(OverdealtSum):
     were held by everybody.
     """
 
-    def __init__(self, real: OwnMoments, how: Overdealing) -> None:
-        super().__init__(real, how)
+    def __init__(self, real: OwnMoments, owner: str, how: Overdealing) -> None:
+        super().__init__(real, owner, how)
         width = len(real.sums)
         self.window, self.excess = (np.zeros((width + 1, width + 1), dtype=object) for _ in range(2))
-
-    @property
-    def owner(self) -> str:
-        """Whose columns these are."""
-        task = self.real.task
-        found: str = next(owner for owner in task.owners if task.span(owner) == self.real.span)
-        return found
 
     def _square(self, rows: Array) -> Array:
         """The products of all columns and a one, exactly; if members are hidden, those of the rows that count."""
@@ -265,6 +254,8 @@ class OverdealtMarginals(OverdealtSum):
 
     def changed(self, honest: Array) -> Array:
         """Other coordinates, and what is multiplied of them."""
+        if not self.deals:
+            return honest
         spans, dealt = (
             self.real.spans,
             self.real.factors.names[: len(self.real.task.layout.dealt[self.real.number].names)],
@@ -279,7 +270,20 @@ class OverdealtMarginals(OverdealtSum):
         return whole
 
 
-_SUMS: dict[Any, type[OverdealtSum]] = {OwnMoments: OverdealtMoments, OwnMarginals: OverdealtMarginals}
+class OverdealtMonomials(OverdealtSum):
+    """Polynomials: factors are monomials of the columns that were changed."""
+
+    def dealt(self, whole: Array) -> Array:
+        """The factors, exactly."""
+        super().dealt(self.honest)
+        factors = [[whole[:, variable] ** power for variable, power in one] for one in self.real._factors]
+        self.dealt_now = np.column_stack([np.prod(powers, axis=0) for powers in factors])
+        return self.dealt_now
+
+
+_SUMS: dict[Any, type[OverdealtSum]] = {
+    OwnMoments: OverdealtMoments, OwnMarginals: OverdealtMarginals, OwnMonomials: OverdealtMonomials,
+}  # fmt: skip
 
 
 def overdealt(declare: type[JointSum[Any]], how: Overdealing) -> type[JointSum[Any]]:
@@ -287,14 +291,15 @@ def overdealt(declare: type[JointSum[Any]], how: Overdealing) -> type[JointSum[A
     made: list[OverdealtSum] = []
 
     def own(task: Any, owner: str) -> OverdealtSum:
-        made.append(_SUMS.get(declare.own, OverdealtSum)(declare.own(task, owner), how))
+        made.append(_SUMS.get(declare.own, OverdealtSum)(declare.own(task, owner), owner, how))
         return made[-1]
 
     def proof_rows(self: Any, owner: str, dealt: Array, *reduce: Any) -> Array:
-        if not made or dealt is not made[-1].dealt_now:  # shares, of this owner's rows too
+        mine = next((one for one in made if dealt is one.dealt_now), None)
+        if mine is None:  # shares, of this owner's rows too
             return np.asarray(declare.proof_rows(self, owner, dealt, *reduce))
         system: ResidueSystem = self.task.committee.system
-        rows = how.proven(made[-1].dealt_honestly, dealt)
+        rows = how.proven(mine.dealt_honestly, dealt)
         found = declare.proof_rows(self, owner, np.array(system.to_residues(rows)), system.reduce)
         return np.asarray(system.to_integers(found, system.modulus // 2))
 
@@ -304,11 +309,11 @@ def overdealt(declare: type[JointSum[Any]], how: Overdealing) -> type[JointSum[A
 # --- rounds
 
 
-def _of_rounds(name: str, how: Overdealing) -> Callable[..., Any]:
+def _of_rounds(module: ModuleType, how: Overdealing) -> Callable[..., Any]:
     """Rows are changed where they are dealt and proven; what the owner says of them is about its table."""
     changed: dict[int, tuple[Array, Array]] = {}
-    iteration, programs = load_again(_ROUNDS, InputProofs=how.proofs), load_again(name)
-    rounds: Any = iteration.RoundProofs
+    again, programs = load_again(iteration, InputProofs=how.proofs), load_again(module)
+    rounds: Any = again.RoundProofs
 
     class LyingRoundProofs(rounds):  # type: ignore[misc]
         def add(self, rows: int, own: Array, dealt: Any) -> None:
