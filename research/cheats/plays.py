@@ -45,7 +45,7 @@ def columns_of(trust: Trust) -> int:
 
 
 def rows_dealt(trust: Trust) -> int:
-    """How many rows are dealt at a time: all, or where they are proven a few, so that a proof is about several blocks."""
+    """How many rows are dealt at a time: a few where they are proven, so that proofs are of several blocks."""
     return ROWS + 2 if trust.inputs == "unproven" else 2
 
 
