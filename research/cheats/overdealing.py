@@ -294,10 +294,10 @@ def overdealt(declare: type[JointSum[Any]], how: Overdealing) -> type[JointSum[A
         made.append(_SUMS.get(declare.own, OverdealtSum)(declare.own(task, owner), owner, how))
         return made[-1]
 
-    def proof_rows(self: Any, owner: str, dealt: Array, *reduce: Any) -> Array:
+    def proof_rows(self: Any, owner: str, dealt: Array, *reduce: Any) -> Any:
         mine = next((one for one in made if dealt is one.dealt_now), None)
         if mine is None:  # shares, of this owner's rows too
-            return np.asarray(declare.proof_rows(self, owner, dealt, *reduce))
+            return declare.proof_rows(self, owner, dealt, *reduce)
         system: ResidueSystem = self.task.committee.system
         rows = how.proven(mine.dealt_honestly, dealt)
         found = declare.proof_rows(self, owner, np.array(system.to_residues(rows)), system.reduce)

@@ -26,8 +26,8 @@ from research.cheats.deviation import Array, Dealt
 from research.cheats.scenes import Act, Deals, Prepare, Scene, seats_of
 from research.cheats.stage import StagePlace
 
-GAMMA, ROWS, BLOCK = 16, 4, 2
-"""What values are scaled by, how many people there are, and of how many rows are dealt together."""
+GAMMA, ROWS = 16, 4
+"""What values are scaled by, and how many people there are."""
 Held = Mapping[str, Array]
 
 
@@ -42,6 +42,11 @@ def trust_of(size: int, threshold: int, active: bool, inputs: Inputs = "unproven
 def columns_of(trust: Trust) -> int:
     """Of how many columns an owner's rows are: of several where their norms are proven."""
     return 1 if trust.inputs == "unproven" else 2
+
+
+def rows_dealt(trust: Trust) -> int:
+    """How many rows are dealt at a time: a few where they are proven, so that proofs are of several blocks."""
+    return ROWS + 2 if trust.inputs == "unproven" else 2
 
 
 def blocks_of(trust: Trust) -> tuple[ColumnBlock, ...]:
@@ -105,7 +110,9 @@ def last_dealt(deals: Deals, owners: tuple[str, ...]) -> Array:
 @lru_cache
 def _moments(size: int, threshold: int, active: bool, inputs: Inputs = "unproven") -> Act:
     trust = trust_of(size, threshold, active, inputs)
-    task = Moments(blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size, block_rows=BLOCK)
+    task = Moments(
+        blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size, block_rows=rows_dealt(trust)
+    )
     held = held_by(trust)
     exact = moments.reference(whole(held), task)
     for owner in () if active else task.owners:  # where seats check them, own products are dealt without noise
@@ -119,8 +126,9 @@ def _moments(size: int, threshold: int, active: bool, inputs: Inputs = "unproven
 def _hidden(size: int, threshold: int, active: bool, inputs: Inputs = "unproven") -> Act:
     trust = trust_of(size, threshold, active, inputs)
     task = Moments(
-        blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size, hidden=True, block_rows=BLOCK
-    )
+        blocks_of(trust), trust, GAMMA, GAMMA // 2, rows_at_most=100, noise=3 * size, hidden=True,
+        block_rows=rows_dealt(trust),
+    )  # fmt: skip
     held = held_by(trust)
     tables, dealt = {}, {}
     for number, owner in enumerate(task.owners):

@@ -11,7 +11,7 @@ from colonnade.kinds.pca import programs as directions
 from colonnade.kinds.pca.task import SubspaceIteration
 from colonnade.privacy.observers import Inputs
 from research.cheats.deviation import Array
-from research.cheats.plays import BLOCK, GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, trust_of, whole
+from research.cheats.plays import GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, rows_dealt, trust_of, whole
 from research.cheats.scenes import Act, Deals, Scene
 
 
@@ -20,7 +20,7 @@ def _directions(size: int, threshold: int, active: bool, inputs: Inputs = "unpro
     trust = trust_of(size, threshold, active, inputs)
     task = SubspaceIteration(
         blocks_of(trust), trust, gamma=GAMMA, constant=GAMMA // 2, rows_at_most=100, directions=2, rounds=2,
-        noise=3 * size, reach=256, block_rows=BLOCK,
+        noise=3 * size, reach=256, block_rows=rows_dealt(trust),
     )  # fmt: skip
     held = held_by(trust)
 

@@ -13,7 +13,7 @@ from colonnade.kinds.regression.least_squares import GradientDescent
 from colonnade.kinds.regression.task import GradientTask
 from colonnade.privacy.observers import Inputs
 from research.cheats.deviation import Array
-from research.cheats.plays import BLOCK, GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, trust_of, whole
+from research.cheats.plays import GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, rows_dealt, trust_of, whole
 from research.cheats.scenes import Act, Deals, Scene
 
 
@@ -24,7 +24,7 @@ def _rounds(expansion: int, inputs: Inputs = "unproven") -> Callable[[int, int, 
         task = GradientTask(
             blocks_of(trust), label_owner="o0", classes=1, trust=trust, gamma=GAMMA, scale=1.0,
             expansion=1 if expansion == 1 else 3, weight_bound=4.0, learning_rate=2.0, sampling="disjoint",
-            rows=ROWS, batch=ROWS, rounds=2, noise=3 * size, rows_at_most=100, block_rows=BLOCK,
+            rows=ROWS, batch=ROWS, rounds=2, noise=3 * size, rows_at_most=100, block_rows=rows_dealt(trust),
         )  # fmt: skip
         held, labels = held_by(trust), np.array([[0.0], [1.0], [1.0], [0.0]])
         parts = [whole(held)[owner] for owner in task.owners]

@@ -10,7 +10,7 @@ from colonnade.kinds.tables import programs as marginals
 from colonnade.kinds.tables.programs import OwnMarginals
 from colonnade.kinds.tables.task import CodedColumn, MarginalQuery, Marginals
 from colonnade.privacy.observers import Inputs
-from research.cheats.plays import BLOCK, ROWS, act_of, last_dealt, trust_of
+from research.cheats.plays import ROWS, act_of, last_dealt, rows_dealt, trust_of
 from research.cheats.scenes import Act, Scene
 
 
@@ -20,7 +20,7 @@ def _marginals(size: int, threshold: int, active: bool, inputs: Inputs = "unprov
     coded = tuple(CodedColumn(owner, "c0", 3 if owner in ("o0", "o1") else 2) for owner in trust.owners)
     blocks = [(), *((column,) for column in range(size)), (0, 1), (1, 2), (0, 2), (0, 1, 2)]
     asked = tuple(MarginalQuery(columns, 1 + index % 3) for index, columns in enumerate(blocks))
-    task = Marginals(coded, asked, trust, rows_at_most=100, noise=3 * size, label=0, block_rows=BLOCK)
+    task = Marginals(coded, asked, trust, rows_at_most=100, noise=3 * size, label=0, block_rows=rows_dealt(trust))
     rng = np.random.default_rng(20)
     codes = {one.owner: rng.integers(0, one.size, (ROWS, 1)) for one in coded}
     exact = marginals.reference(codes, task)

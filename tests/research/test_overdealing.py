@@ -58,7 +58,7 @@ UNFITTING = {
 
 @pytest.fixture(autouse=True)
 def nobody_counts_occasions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every run deals two blocks of rows, in each of which rows can be beyond their bounds."""
+    """Where rows are proven a run deals two blocks or more, in each of which rows can be beyond their bounds."""
     monkeypatch.setattr(trials, "occasions", lambda job: 2)
 
 
