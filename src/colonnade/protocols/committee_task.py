@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.verification.claims import CLAIMED_ROWS, MOST_HELD
-from colonnade.mpc.verification.input_proofs import WINDOW_ROWS, ColumnGroup, InputRanges, longest_window
+from colonnade.mpc.verification.input_proofs import FOLDS, WINDOW_ROWS, ColumnGroup, InputRanges, longest_window
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
 from colonnade.privacy.calibrate import add_least_noise
 from colonnade.privacy.noise_laws import AdditiveNoise, LawName
@@ -214,6 +214,17 @@ class JointSumTask(CommitteeTask):
         if not self.proof_groups:
             return most
         return longest_window(self.proof_groups.values(), len(self.for_sums.primes), most)
+
+    def block_of(self, most: int) -> int:
+        """How many rows are dealt at a time if at most so many can be; where participants may deviate, whole windows.
+
+        Folding takes rows together, and fills up a block that they do not divide.
+        """
+        if not self.trust.active:
+            return max(1, most)
+        window = self.rows_per_window
+        rows = window // -(-window // max(1, most))
+        return rows - rows % FOLDS[0] if rows > FOLDS[0] else rows
 
     @property
     def blocks_per_window(self) -> int:

@@ -643,8 +643,7 @@ class Marginals(JointSumTask):
         """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
         widest = max([*(factors.width for factors in self.layout.dealt.values()), self.layout.made.width, 1]) + 1
         fitting = LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))
-        most = min(self.block_rows, self.rows_per_window) if self.trust.active else self.block_rows
-        return max(1, min(most, fitting, _BLOCK_CELLS // max(1, self.width)))
+        return self.block_of(min(self.block_rows, fitting, _BLOCK_CELLS // max(1, self.width)))
 
     @property
     def rows_at_once(self) -> int:

@@ -38,6 +38,7 @@ from functools import cache, cached_property
 from hashlib import sha256
 from itertools import pairwise, product
 from math import ceil, isqrt, log, prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,17 +125,17 @@ class InputRanges:
     rows: int
     projections: int = PROJECTIONS
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """How many columns the owner deals as its rows."""
         return sum(group.columns for group in self.groups)
 
-    @property
+    @cached_property
     def slack(self) -> int:
         """How many columns of squares it deals besides."""
         return sum(group.slack for group in self.groups)
 
-    @property
+    @cached_property
     def width(self) -> int:
         """All columns."""
         return self.columns + self.slack
@@ -145,7 +146,7 @@ class InputRanges:
         ends = np.cumsum([0, *(group.columns for group in self.groups)]).tolist()
         return tuple(slice(*pair) for pair in pairwise(ends))
 
-    @property
+    @cached_property
     def norm_squared(self) -> int:
         """The largest squared norm of an honest row, with what fills it up."""
         return sum(group.norm_squared for group in self.groups)
@@ -294,10 +295,15 @@ def longest_window(groups: Collection[Sequence[ColumnGroup]], primes: int, rows:
 
     If that is few, of more primes, for proofs of short windows cost more than primes.
     """
+    return _longest_window(frozenset(tuple(own) for own in groups if own), primes, rows)
+
+
+@cache
+def _longest_window(groups: frozenset[tuple[ColumnGroup, ...]], primes: int, rows: int) -> int:
     for count in range(max(FEWEST_PRIMES, primes), len(PRIMES) + 1):
 
         def too_many(size: int, count: int = count) -> bool:
-            return not all(InputRanges(tuple(own), size).fits(count) for own in groups if own)
+            return not all(InputRanges(own, size).fits(count) for own in groups)
 
         fitting = bisect_left(range(1, rows + 1), True, key=too_many)
         if fitting >= min(rows, SHORTEST_WINDOW):
@@ -425,9 +431,11 @@ class InputProver:
         self.drawn_masks = drawn.astype(np.int64).reshape(MASK_SETS, -1)
         return self.drawn_masks
 
-    def choose_masks(self, signs: Stream) -> int:
+    def choose_masks(self, signs: Sequence[SignMatrix]) -> int:
         """Which masks to take: the first with which all sums of bits are where every number is as likely."""
-        hidden = self.drawn_masks + _signed_sums(self.dealt_bits[None], signs, self.window.ranges.projections)[0]
+        # A part has few bits, so short floats hold their sums.
+        [sums] = _signed_sums([self.dealt_bits[None].astype(np.float32)], signs)
+        hidden = self.drawn_masks + sums[0, : self.window.ranges.projections]
         low, high = self.window.ranges.window
         right = ((hidden >= low) & (hidden < high)).all(axis=1)
         if not right.any():
@@ -614,13 +622,17 @@ class InputProofs:
         for owner, window in windows.items():
             window.draw_second(coins, owner)
         second = self._deal_all("help again", windows, prover, lambda me: self._to_integers(me.second_help_values()))
-        chosen = self._choose_masks(windows, prover, coins)
+        bit_signs = draw_parts(
+            coins.stream("signs of bits"), most, max(one.ranges.dealt_bits for one in windows.values())
+        )
+        chosen = self._choose_masks(windows, prover, bit_signs)
         held: dict[str, InputVerifier] = {}
         if dealt is not None:
             for owner, window in windows.items():
                 taken = Shares(masks[owner].values[:, chosen[owner]], masks[owner].degree)
                 held[owner] = InputVerifier(window, dealt[owner], slack.get(owner), taken, bits[owner], first[owner])
             self._check_sums(held, coins, drawn)
+            self._check_bits(held, bit_signs)
             for owner, verifier in held.items():
                 engine.claims.zero(verifier.fold(second[owner]))
 
@@ -633,12 +645,12 @@ class InputProofs:
             verifier.claim(engine.claims, points, bit_points)
 
     def _choose_masks(
-        self, windows: Mapping[str, ProofWindow], prover: InputProver | None, coins: ProofCoins
+        self, windows: Mapping[str, ProofWindow], prover: InputProver | None, signs: Sequence[SignMatrix]
     ) -> dict[str, int]:
         """Which masks each owner takes; it tells all seats, which compare it before the next coin."""
         engine, chosen = self.engine, dict[str, int]()
         if prover is not None:
-            chosen[engine.name] = prover.choose_masks(coins.stream("signs of bits"))
+            chosen[engine.name] = prover.choose_masks(signs)
             for seat in engine.committee.seats:
                 if seat != engine.name:
                     engine.links[seat].send("masks", number=chosen[engine.name])
@@ -651,7 +663,7 @@ class InputProofs:
         return chosen
 
     def _check_sums(self, held: Mapping[str, InputVerifier], coins: ProofCoins, drawn: SignMatrix) -> None:
-        """Claim that bits add up to the sums of rows, and see that no bit is large."""
+        """Claim that bits add up to the sums of rows."""
         engine, system = self.engine, self.engine.system
         factors = system.uniform((CHECK_REPETITIONS, len(drawn)), coins.stream("sums"))
         combined: dict[int, Residues] = {}
@@ -662,9 +674,14 @@ class InputProofs:
             engine.claims.zero(verifier.sum_difference(factors[:, :, :count], combined[count]))
             norms = system.uniform((CHECK_REPETITIONS, count), coins.stream(f"norms {owner}"))
             verifier.claim_norms(engine.claims, norms)
+
+    def _check_bits(self, held: Mapping[str, InputVerifier], signs: Sequence[SignMatrix]) -> None:
+        """See that no bit is large."""
+        engine, system = self.engine, self.engine.system
+        sums = _signed_sums([verifier.bits for verifier in held.values()], signs)
         hidden = [
-            system.reduce(verifier.masks + _signed_sums(verifier.bits, coins.stream("signs of bits"), len(drawn)))
-            for verifier in held.values()
+            system.reduce(verifier.masks + found[:, : verifier.masks.shape[1]])
+            for verifier, found in zip(held.values(), sums, strict=True)
         ]
         opened = system.to_integers(engine.open_residues(np.concatenate(hidden, axis=1)), system.modulus // 2)
         for owner, verifier in held.items():
@@ -718,10 +735,17 @@ def _combine_signs(system: ResidueSystem, factors: Residues, drawn: SignMatrix) 
     return system.reduce(out).transpose(0, 2, 1)
 
 
-def _signed_sums(bits: WholeNumbers, stream: Stream, count: int) -> WholeNumbers:
-    """Sums of all bits (..., bits) with signs: (..., count)."""
-    total = np.zeros((*bits.shape[:-1], count))
-    for start in range(0, bits.shape[-1], _PART):
-        part = bits[..., start : start + _PART]
-        total += part @ draw_signs(stream, count, _PART)[:, : part.shape[-1]].T.astype(np.float64)
-    return total
+def draw_parts(stream: Stream, count: int, length: int) -> list[SignMatrix]:
+    """Signs for so many bits, drawn in parts of equal length: who has fewer bits reads the beginning of the same."""
+    return [draw_signs(stream, count, _PART) for _ in range(0, length, _PART)]
+
+
+def _signed_sums(many: Sequence[NDArray[Any]], signs: Sequence[SignMatrix]) -> list[WholeNumbers]:
+    """Sums of all bits (..., bits) of each with signs: (..., count)."""
+    totals = [np.zeros((*bits.shape[:-1], signs[0].shape[0])) for bits in many]
+    for place, part in enumerate(signs):
+        here, turned = slice(place * _PART, (place + 1) * _PART), part.T.astype(many[0].dtype)
+        for bits, total in zip(many, totals, strict=True):
+            some = bits[..., here]
+            total += some @ turned[: some.shape[-1]]
+    return totals
