@@ -86,7 +86,7 @@ class Liar(InputProver):
         self.bits_dealt = np.concatenate(flat, axis=1).astype(np.float64)
         return self._joined(self.bits_dealt)
 
-    def choose_masks(self, signs: Stream) -> int:
+    def choose_masks(self, signs: Sequence[SignMatrix]) -> int:
         """Any: sums of its bits fit none."""
         return 0
 

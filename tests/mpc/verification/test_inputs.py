@@ -64,6 +64,11 @@ class Looked:
         if self.system.reduce(found - product.values).any():
             self.wrong.append("inner")
 
+    def pairs(self, left, right, product):
+        found = (left.values * right.values % self.system.prime_column[..., None]).sum(axis=2)
+        if self.system.reduce(found - product.values).any():
+            self.wrong.append("pairs")
+
 
 class OpenHand:
     """The owner ``a``, and a seat that is dealt every number itself."""

@@ -313,6 +313,28 @@ class _InnerClaim:
 
 
 @dataclass(frozen=True)
+class _PairsClaim:
+    """The inner products of rows of two matrices, each row with the same row of the other, are the products."""
+
+    left: Residues
+    right: Residues
+    product: Residues
+
+    @property
+    def length(self) -> int:
+        return prod(self.left.shape[1:])
+
+    def ask_question(self, system: ResidueSystem, coin: Stream, repeated: int) -> InnerProductQuestion:
+        """Multiply each pair by a random number, and put all of them side by side."""
+        factors = system.uniform((repeated, self.left.shape[1]), coin)
+        left = system.reduce(self.left[:, None] * factors[..., None]).reshape(*factors.shape[:2], -1)
+        right = np.broadcast_to(self.right.reshape(len(left), 1, -1), left.shape)
+        return InnerProductQuestion(
+            left, right, inner_products(system, factors, np.broadcast_to(self.product[:, None], factors.shape))
+        )
+
+
+@dataclass(frozen=True)
 class _ElementwiseClaim:
     """Left times right is the product, number by number; a factor may have one column for all of the other's."""
 
@@ -407,6 +429,13 @@ class ShareClaims:
         """Claim that left times right is the product, number by number; factors are broadcast."""
         sides = [self._keep(one, product.shape) for one in (left, right, product)]
         self.add_product(_ElementwiseClaim(*sides))
+
+    def pairs(self, left: Shares, right: Shares, product: Shares) -> None:
+        """Claim that the inner products of rows of two matrices, row by row, are the numbers of a vector.
+
+        All have the degree of an input. They are kept as they are, and must not change until they are settled.
+        """
+        self.add_product(_PairsClaim(*(self._parts(side)[0] for side in (left, right, product))))
 
     def add_product(self, claim: ProductClaim) -> None:
         """Make a claim that keeps its shares itself, and combines them when there are coins."""

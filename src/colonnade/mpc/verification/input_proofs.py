@@ -557,9 +557,10 @@ class InputVerifier:
         numbers = system.reduce(numbers - system.constant(1 << (high - 1), 3))
         left = system.reduce((self.excess * powers[:, None, : ranges.excess_bits]).sum(axis=2))
         left = system.reduce(system.constant(ranges.limit**2 % system.modulus, 2) - left)
-        weighted = system.reduce(numbers[:, None] * factors[..., None]).reshape(primes, CHECK_REPETITIONS, -1)
-        products = system.reduce((left[:, None] * factors).sum(axis=2))
-        self._claim(claims, (weighted, np.broadcast_to(numbers.reshape(primes, 1, -1), weighted.shape)), products)
+        weighted = system.reduce(numbers.reshape(primes, sums, 1, -1) * factors.transpose(0, 2, 1)[..., None])
+        sides = weighted.transpose(0, 1, 3, 2).reshape(primes, -1, CHECK_REPETITIONS), numbers.reshape(primes, -1, 1)
+        products = system.reduce((left[:, None] * factors).sum(axis=2))[..., None]
+        claims.inner(*([Shares(side, self.degree)] for side in sides), Shares(products, self.degree))
 
     def fold(self, second: Shares) -> Shares:
         """Fold the rows at the first point; what must be zero then."""
@@ -581,9 +582,7 @@ class InputVerifier:
         self._claim(claims, window.bits.sides(bits), window.bits.interpolate_help(self.of_bits, bit_points))
 
     def _claim(self, claims: ShareClaims, sides: tuple[Residues, Residues], product: Residues) -> None:
-        for again in range(product.shape[1]):
-            left, right = ([Shares(side[:, again, :, None], self.degree)] for side in sides)
-            claims.inner(left, right, Shares(product[:, again, None, None], self.degree))
+        claims.pairs(*(Shares(each, self.degree) for each in (*sides, product)))
 
 
 _MASKS = MessageSchema("masks", number=Integer(0, MASK_SETS - 1))
