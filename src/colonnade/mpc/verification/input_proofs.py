@@ -743,7 +743,7 @@ def _signed_sums(many: Sequence[NDArray[Any]], signs: Sequence[SignMatrix]) -> l
     """Sums of all bits (..., bits) of each with signs: (..., count)."""
     totals = [np.zeros((*bits.shape[:-1], signs[0].shape[0])) for bits in many]
     for place, part in enumerate(signs):
-        here, turned = slice(place * _PART, (place + 1) * _PART), part.T.astype(many[0].dtype)
+        here, turned = slice(place * _PART, (place + 1) * _PART), part.astype(many[0].dtype).T
         for bits, total in zip(many, totals, strict=True):
             some = bits[..., here]
             total += some @ turned[: some.shape[-1]]

@@ -136,13 +136,15 @@ class RowEquations:
     ) -> Residues:
         """Products of every two rows of a group over these columns, or ``linear`` sums of rows, weighted by alpha.
 
-        No such number is beyond ``most``. They are cut into limbs of 18 bits: their sums over all groups, of which
-        there are at most 2^13, are below 2^52 and reduced once.
+        No such number is beyond ``most``. Where sums over all groups are not exact as floats, they are cut into limbs
+        of 18 bits: as there are at most 2^13 groups, these sums are below 2^52. All are reduced once.
         """
         system, m, done = self.system, self.first, 0
         flat = self.alpha.reshape(-1, self.groups)
+        whole_sums = most * (system.primes[0] // 2) * self.groups < 2**53 - system.primes[0]
         totals = [
-            np.zeros((len(flat), m if linear is not None else m * m)) for _ in range(0, most.bit_length() + 1, _LIMB)
+            np.zeros((len(flat), m if linear is not None else m * m))
+            for _ in range(0, 1 if whole_sums else most.bit_length() + 1, _LIMB)
         ]
         step = max(1, _AT_ONCE // m**2)
         for block in blocks:
