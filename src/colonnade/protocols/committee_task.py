@@ -185,8 +185,9 @@ class JointSumTask(CommitteeTask):
 
     @property
     def proof_rows(self) -> int:
-        """A window."""
-        return min(self.rows_at_most, self.rows_per_window)
+        """What proofs of their bounds allow; several such windows are proven together."""
+        most = min(self.rows_at_most, self.rows_per_window)
+        return longest_window(self.proof_groups.values(), len(self.for_sums.primes), most)
 
     @property
     def in_parts(self) -> bool:
@@ -207,13 +208,7 @@ class JointSumTask(CommitteeTask):
         unproven = self.trust.inputs == "unproven"
         residues = len(self.for_sums.primes) * (1 if unproven else 2)  # as dealt, and as they are proven
         fitting = MOST_HELD // (8 * residues * max(1, self.width))
-        return self.window_of(max(FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting)))
-
-    def window_of(self, most: int) -> int:
-        """A window of at most so many rows, and of no more than proofs of their bounds allow."""
-        if not self.proof_groups:
-            return most
-        return longest_window(self.proof_groups.values(), len(self.for_sums.primes), most)
+        return max(FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting))
 
     def block_of(self, most: int) -> int:
         """How many rows are dealt at a time if at most so many can be; where participants may deviate, whole windows.
@@ -222,7 +217,7 @@ class JointSumTask(CommitteeTask):
         """
         if not self.trust.active:
             return max(1, most)
-        window = self.rows_per_window
+        window = self.proof_rows if self.proof_groups else self.rows_per_window
         rows = window // -(-window // max(1, most))
         return rows - rows % FOLDS[0] if rows > FOLDS[0] else rows
 

@@ -4,8 +4,9 @@ A group is a run of columns. Of every row it is proven that the squared norm of 
 every number is one of two; why the proofs hold stands in docs/theory/active-security.md. All participants of a task
 hold the same :class:`InputRanges` of every owner: its groups, and the public sizes of its proofs.
 
-Rows are dealt block by block as always; a window is some blocks together (:class:`ProofWindow`). After the last block
-of a window everybody who deals or holds shares calls :meth:`InputProofs.window`, and seats settle their claims before
+Rows are dealt block by block as always. A window is so many rows as can be added up; some windows are proven together
+(:class:`ProofWindow`): each has sums of its own, and all else is done once for all of them. After the last block of
+these everybody who deals or holds shares calls :meth:`InputProofs.window`, and seats settle their claims before
 anything is opened::
 
     ranges = {owner: InputRanges((bounded_norm(columns, squared),), rows_in_a_window) for owner in owners}
@@ -30,8 +31,8 @@ What holds modulo all primes then holds for whole numbers, because rows are shor
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -119,7 +120,7 @@ BIT_IDENTITY = RowIdentity(np.ones((1, 1)), -np.ones((1, 1)), (0,))
 
 @dataclass(frozen=True)
 class InputRanges:
-    """The sizes of the proofs of one owner: its groups, and the most rows of a window."""
+    """The sizes of the proofs of one owner: its groups, and the most rows of a window, which are added up."""
 
     groups: tuple[ColumnGroup, ...]
     rows: int
@@ -212,13 +213,8 @@ class InputRanges:
 
     @property
     def dealt_bits(self) -> int:
-        """How many bits are dealt for a window."""
+        """How many bits are dealt for the sums of a window."""
         return self.projections * (self.bits * self.width + self.excess_bits)
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """From where to where hidden sums of bits lie: there every number is as likely as every other."""
-        return self.dealt_bits, (1 << MASK_BITS) - self.dealt_bits
 
     @property
     def required_bound(self) -> int:
@@ -327,6 +323,10 @@ WholeNumbers = NDArray[np.float64]
 SignMatrix = NDArray[np.int8]
 
 
+_PART = 1 << 13
+"""Bits for which signs are drawn at a time."""
+
+
 class ProofCoins:
     """Public coins of one step: streams by name, so that an owner reads those of its own proof alone."""
 
@@ -348,23 +348,47 @@ def draw_signs(stream: Stream, count: int, length: int) -> SignMatrix:
 
 
 class ProofWindow:
-    """What is public about one window of one owner: its blocks, and the equations of their rows."""
+    """What is public about windows of one owner that are proven together: their blocks, and the equations of all rows.
+
+    A window ends where the next block is too long for it.
+    """
 
     def __init__(self, system: ResidueSystem, ranges: InputRanges, sizes: Sequence[int]) -> None:
         self.system, self.ranges, self.sizes, self.rows = system, ranges, list(sizes), sum(sizes)
-        if self.rows > ranges.rows or len(system.primes) < ranges.primes:
+        if max(sizes) > ranges.rows or len(system.primes) < ranges.primes:
             raise ValueError(
                 "a window has more rows, or the arithmetic fewer primes, than the proof was made for [VA106]"
             )
+        self.ends: list[int] = []
+        """After how many rows each window ends."""
+        begin = 0
+        for start, stop in pairwise(self.starts):
+            if stop - begin > ranges.rows:
+                self.ends.append(start)
+                begin = start
+        self.ends.append(self.rows)
+        self.sums, self.dealt_bits = (len(self.ends) * each for each in (ranges.projections, ranges.dealt_bits))
+        """How many sums of rows there are in all windows, and how many bits are dealt for them."""
         again = ranges.repetitions
         self.equations = RowEquations(system, ranges.identity, self.sizes, FOLDS, again)
-        self.bits = RowEquations(system, BIT_IDENTITY, [ranges.dealt_bits], [BIT_FOLD], again)
+        self.bits = RowEquations(system, BIT_IDENTITY, [self.dealt_bits], [BIT_FOLD], again)
         self.read = None if ranges.plain else AffineReading(ranges.scales, ranges.offsets)
 
     @property
     def starts(self) -> list[int]:
         """Where each block starts."""
         return [0, *np.cumsum(self.sizes).tolist()]
+
+    @property
+    def windows(self) -> list[tuple[slice, slice]]:
+        """The rows of each window, and which sums are those of its rows."""
+        rows, count = pairwise([0, *self.ends]), self.ranges.projections
+        return [(slice(*pair), slice(place * count, (place + 1) * count)) for place, pair in enumerate(rows)]
+
+    @property
+    def hidden(self) -> tuple[int, int]:
+        """From where to where hidden sums of bits lie: there every number is as likely as every other."""
+        return self.dealt_bits, (1 << MASK_BITS) - self.dealt_bits
 
     def whole_rows(
         self, blocks: Sequence[WholeNumbers], slack: WholeNumbers | None, axis: int
@@ -384,6 +408,11 @@ class ProofWindow:
         self.point = self.equations.point(coins.stream("point"), FOLDS[0])
         self.bits.combine(coins.stream(f"bits {owner}"))
 
+    def draw_bit_signs(self, coins: ProofCoins) -> Iterator[SignMatrix]:
+        """Signs for all bits, in parts of equal length: an owner with fewer bits reads the beginning of the same."""
+        stream = coins.stream("signs of bits")
+        return (draw_signs(stream, self.ranges.projections, _PART) for _ in range(0, self.dealt_bits, _PART))
+
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Everything that the owner deals for the proof, in this order."""
@@ -391,7 +420,7 @@ class ProofWindow:
         squares = {"squares": (self.rows, ranges.slack)} if ranges.slack else {}
         return squares | {
             "masks": (MASK_SETS, ranges.projections),
-            "bits": (ranges.dealt_bits,),
+            "bits": (self.dealt_bits,),
             "help": (again, FOLDS[0] - 1),
             "help again": (again, 2 * FOLDS[1] - 1 + BIT_FOLD - 1),
         }
@@ -431,12 +460,12 @@ class InputProver:
         self.drawn_masks = drawn.astype(np.int64).reshape(MASK_SETS, -1)
         return self.drawn_masks
 
-    def choose_masks(self, signs: Sequence[SignMatrix]) -> int:
+    def choose_masks(self, signs: Iterable[SignMatrix]) -> int:
         """Which masks to take: the first with which all sums of bits are where every number is as likely."""
         # A part has few bits, so short floats hold their sums.
-        [sums] = _signed_sums([self.dealt_bits[None].astype(np.float32)], signs)
-        hidden = self.drawn_masks + sums[0, : self.window.ranges.projections]
-        low, high = self.window.ranges.window
+        [sums] = _signed_sums([self.dealt_bits.astype(np.float32)], signs, self.window.ranges.projections)
+        hidden = self.drawn_masks + sums
+        low, high = self.window.hidden
         right = ((hidden >= low) & (hidden < high)).all(axis=1)
         if not right.any():
             raise self._unproven()
@@ -450,19 +479,20 @@ class InputProver:
         return self.bits_of(self._sums(drawn, self.rows))
 
     def _sums(self, drawn: SignMatrix, blocks: Sequence[WholeNumbers]) -> WholeNumbers:
-        """Sums of rows with signs."""
+        """Sums of the rows of each window with signs."""
         # Short floats hold whole numbers below 2^24, and are multiplied twice as fast.
         step = (1 << 24) // max(1, isqrt(self.window.ranges.norm_squared))
         short = step >= _FEWEST_ROWS
         kind, step = np.dtype("f4" if short else "f8"), min(step, _ROWS) if short else _ROWS
-        sums, done = np.zeros((len(drawn), blocks[0].shape[1])), 0
+        sums, done = np.zeros((len(self.window.ends), len(drawn), blocks[0].shape[1])), 0
         for block in blocks:
+            total = sums[bisect_right(self.window.ends, done)]
             for start in range(0, len(block), step):
                 part = block[start : start + step].astype(kind)
                 found: WholeNumbers = drawn[:, done : done + len(part)].astype(kind) @ part
-                sums += found
+                total += found
                 done += len(part)
-        return sums
+        return sums.reshape(-1, sums.shape[2])
 
     def bits_of(self, sums: WholeNumbers) -> WholeNumbers:
         """Sums as bits, the lowest first, and then what their norms leave of the limit."""
@@ -495,10 +525,6 @@ class InputProver:
         )
 
 
-_PART = 1 << 13
-"""Bits for which signs are drawn at a time."""
-
-
 class InputVerifier:
     """What a seat computes from its shares of one owner's window."""
 
@@ -516,9 +542,9 @@ class InputVerifier:
         self.slack = None if slack is None else slack.values
         self.masks, self.bits, self.first = masks.values, bits.values, first.values
         ranges, primes = window.ranges, len(self.system.primes)
-        said = ranges.projections * ranges.bits * ranges.width
+        said = window.sums * ranges.bits * ranges.width
         self.said = self.bits[:, :said].reshape(primes, -1, ranges.width)
-        self.excess = self.bits[:, said:].reshape(primes, ranges.projections, ranges.excess_bits)
+        self.excess = self.bits[:, said:].reshape(primes, window.sums, ranges.excess_bits)
 
     def sum_difference(self, factors: Residues, combined: Residues) -> Shares:
         """What must be zero: the sums that bits say, less those of the rows.
@@ -550,7 +576,7 @@ class InputVerifier:
         ``factors`` (primes, repetitions, sums) combine them.
         """
         system, ranges = self.system, self.window.ranges
-        primes, sums, high = len(system.primes), ranges.projections, ranges.bits - ranges.dropped
+        primes, sums, high = len(system.primes), self.window.sums, ranges.bits - ranges.dropped
         powers = system.to_residues(np.array([1 << bit for bit in range(max(high, ranges.excess_bits))], dtype=object))
         bits = self.said.reshape(primes, sums, ranges.bits, ranges.width)[:, :, ranges.dropped :]
         numbers = system.reduce((bits * powers[:, None, :high, None]).sum(axis=2))
@@ -621,17 +647,14 @@ class InputProofs:
         for owner, window in windows.items():
             window.draw_second(coins, owner)
         second = self._deal_all("help again", windows, prover, lambda me: self._to_integers(me.second_help_values()))
-        bit_signs = draw_parts(
-            coins.stream("signs of bits"), most, max(one.ranges.dealt_bits for one in windows.values())
-        )
-        chosen = self._choose_masks(windows, prover, bit_signs)
+        chosen = self._choose_masks(windows, prover, coins)
         held: dict[str, InputVerifier] = {}
         if dealt is not None:
             for owner, window in windows.items():
                 taken = Shares(masks[owner].values[:, chosen[owner]], masks[owner].degree)
                 held[owner] = InputVerifier(window, dealt[owner], slack.get(owner), taken, bits[owner], first[owner])
             self._check_sums(held, coins, drawn)
-            self._check_bits(held, bit_signs)
+            self._check_bits(held, coins)
             for owner, verifier in held.items():
                 engine.claims.zero(verifier.fold(second[owner]))
 
@@ -644,12 +667,12 @@ class InputProofs:
             verifier.claim(engine.claims, points, bit_points)
 
     def _choose_masks(
-        self, windows: Mapping[str, ProofWindow], prover: InputProver | None, signs: Sequence[SignMatrix]
+        self, windows: Mapping[str, ProofWindow], prover: InputProver | None, coins: ProofCoins
     ) -> dict[str, int]:
         """Which masks each owner takes; it tells all seats, which compare it before the next coin."""
         engine, chosen = self.engine, dict[str, int]()
         if prover is not None:
-            chosen[engine.name] = prover.choose_masks(signs)
+            chosen[engine.name] = prover.choose_masks(prover.window.draw_bit_signs(coins))
             for seat in engine.committee.seats:
                 if seat != engine.name:
                     engine.links[seat].send("masks", number=chosen[engine.name])
@@ -664,29 +687,35 @@ class InputProofs:
     def _check_sums(self, held: Mapping[str, InputVerifier], coins: ProofCoins, drawn: SignMatrix) -> None:
         """Claim that bits add up to the sums of rows."""
         engine, system = self.engine, self.engine.system
-        factors = system.uniform((CHECK_REPETITIONS, len(drawn)), coins.stream("sums"))
-        combined: dict[int, Residues] = {}
+        sums = max(verifier.window.sums for verifier in held.values())
+        factors = system.uniform((CHECK_REPETITIONS, sums), coins.stream("sums"))
+        combined: dict[tuple[int, ...], Residues] = {}
         for owner, verifier in held.items():
-            count = verifier.window.ranges.projections
-            if count not in combined:
-                combined[count] = _combine_signs(system, factors[:, :, :count], drawn[:count])
-            engine.claims.zero(verifier.sum_difference(factors[:, :, :count], combined[count]))
-            norms = system.uniform((CHECK_REPETITIONS, count), coins.stream(f"norms {owner}"))
+            window = verifier.window
+            alike = window.ranges.projections, *window.ends
+            if alike not in combined:
+                combined[alike] = np.concatenate(
+                    [
+                        _combine_signs(system, factors[:, :, own], drawn[: window.ranges.projections, rows])
+                        for rows, own in window.windows
+                    ],
+                    axis=2,
+                )
+            engine.claims.zero(verifier.sum_difference(factors[:, :, : window.sums], combined[alike]))
+            norms = system.uniform((CHECK_REPETITIONS, window.sums), coins.stream(f"norms {owner}"))
             verifier.claim_norms(engine.claims, norms)
 
-    def _check_bits(self, held: Mapping[str, InputVerifier], signs: Sequence[SignMatrix]) -> None:
+    def _check_bits(self, held: Mapping[str, InputVerifier], coins: ProofCoins) -> None:
         """See that no bit is large."""
         engine, system = self.engine, self.engine.system
-        sums = _signed_sums([verifier.bits for verifier in held.values()], signs)
-        hidden = [
-            system.reduce(verifier.masks + found[:, : verifier.masks.shape[1]])
-            for verifier, found in zip(held.values(), sums, strict=True)
-        ]
+        most = max((verifier.window for verifier in held.values()), key=lambda window: window.dealt_bits)
+        sums = _signed_sums([one.bits for one in held.values()], most.draw_bit_signs(coins), most.ranges.projections)
+        hidden = [system.reduce(verifier.masks + found) for verifier, found in zip(held.values(), sums, strict=True)]
         opened = system.to_integers(engine.open_residues(np.concatenate(hidden, axis=1)), system.modulus // 2)
         for owner, verifier in held.items():
             count = verifier.window.ranges.projections
             mine, opened = opened[:count], opened[count:]
-            low, high = verifier.window.ranges.window
+            low, high = verifier.window.hidden
             if not all(low <= value < high for value in mine.tolist()):
                 raise ShareError(
                     f"the proof of {owner} that its numbers are within their bounds is wrong, as it dealt bits that "
@@ -734,14 +763,9 @@ def _combine_signs(system: ResidueSystem, factors: Residues, drawn: SignMatrix) 
     return system.reduce(out).transpose(0, 2, 1)
 
 
-def draw_parts(stream: Stream, count: int, length: int) -> list[SignMatrix]:
-    """Signs for so many bits, drawn in parts of equal length: who has fewer bits reads the beginning of the same."""
-    return [draw_signs(stream, count, _PART) for _ in range(0, length, _PART)]
-
-
-def _signed_sums(many: Sequence[NDArray[Any]], signs: Sequence[SignMatrix]) -> list[WholeNumbers]:
+def _signed_sums(many: Sequence[NDArray[Any]], signs: Iterable[SignMatrix], count: int) -> list[WholeNumbers]:
     """Sums of all bits (..., bits) of each with signs: (..., count)."""
-    totals = [np.zeros((*bits.shape[:-1], signs[0].shape[0])) for bits in many]
+    totals = [np.zeros((*bits.shape[:-1], count)) for bits in many]
     for place, part in enumerate(signs):
         here, turned = slice(place * _PART, (place + 1) * _PART), part.astype(many[0].dtype).T
         for bits, total in zip(many, totals, strict=True):

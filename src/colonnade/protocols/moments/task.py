@@ -466,7 +466,7 @@ class Moments(JointRows, JointSumTask):
         """
         most = CLAIMED_ROWS if self.trust.inputs == "unproven" else WINDOW_ROWS
         fitting = MOST_HELD // (8 * len(self.for_sums.primes) * self.width * (1 + self.hidden))
-        return self.window_of(max(8192, min(most, fitting)))
+        return max(8192, min(most, fitting))
 
     @property
     def opened_degree(self) -> int:
