@@ -277,6 +277,11 @@ ClaimBlock = Shares | Sequence[Shares]
 """A block of rows: one shared matrix, or several side by side."""
 
 
+def parts_of(block: ClaimBlock) -> Sequence[Shares]:
+    """The matrices that stand side by side."""
+    return [block] if isinstance(block, Shares) else block
+
+
 @dataclass(frozen=True)
 class _InnerClaim:
     """The sum over blocks of left' right is the product; every block is a list of matrices side by side."""
@@ -457,7 +462,7 @@ class ShareClaims:
 
     def _parts(self, block: ClaimBlock) -> list[Residues]:
         """The matrices of a block as they are: they must not change until they are settled."""
-        parts = [block] if isinstance(block, Shares) else block
+        parts = parts_of(block)
         for part in parts:
             self._check(part)
             self.held += part.values.nbytes

@@ -49,7 +49,7 @@ from colonnade.message_schema import Integer, MessageSchema, receive_message
 from colonnade.mpc.committee import Shares
 from colonnade.mpc.engine import ShareEngine
 from colonnade.mpc.residues import PRIMES, Integers, Residues, ResidueSystem
-from colonnade.mpc.verification.claims import ShareClaims
+from colonnade.mpc.verification.claims import ClaimBlock, ShareClaims, parts_of
 from colonnade.mpc.verification.row_equations import AffineReading, EvaluationPoints, RowEquations, RowIdentity
 from colonnade.mpc.verification.three_squares import LARGEST, count_squares, take_apart
 from colonnade.randomness import Stream
@@ -391,13 +391,13 @@ class ProofWindow:
         return self.dealt_bits, (1 << MASK_BITS) - self.dealt_bits
 
     def whole_rows(
-        self, blocks: Sequence[WholeNumbers], slack: WholeNumbers | None, axis: int
+        self, blocks: Sequence[Sequence[WholeNumbers]], slack: WholeNumbers | None, axis: int
     ) -> list[list[WholeNumbers]]:
         """The rows, block by block, each beside its squares; rows are this axis."""
         if slack is None:
-            return [[block] for block in blocks]
+            return [[*block] for block in blocks]
         parts = np.split(slack, self.starts[1:-1], axis=axis)
-        return [[block, part] for block, part in zip(blocks, parts, strict=True)]
+        return [[*block, part] for block, part in zip(blocks, parts, strict=True)]
 
     def draw(self, coins: ProofCoins, owner: str) -> None:
         """The coins by which rows are combined."""
@@ -441,7 +441,7 @@ class InputProver:
             scales, offsets = np.array(ranges.scales), np.array(ranges.offsets)
             self.blocks = [(block - offsets) / scales for block in self.blocks]
         self.slack = self.squares()
-        whole = window.whole_rows(self.blocks, self.slack, 0)
+        whole = window.whole_rows([[block] for block in self.blocks], self.slack, 0)
         self.rows = [block[0] if len(block) == 1 else np.hstack(block) for block in whole]
         """The rows, beside their squares."""
 
@@ -531,14 +531,15 @@ class InputVerifier:
     def __init__(
         self,
         window: ProofWindow,
-        blocks: Sequence[Shares],
+        blocks: Sequence[ClaimBlock],
         slack: Shares | None,
         masks: Shares,
         bits: Shares,
         first: Shares,
     ) -> None:
         self.window, self.system = window, window.system
-        self.blocks, self.degree = [block.values for block in blocks], masks.degree
+        self.blocks = [[part.values for part in parts_of(block)] for block in blocks]
+        self.degree = masks.degree
         self.slack = None if slack is None else slack.values
         self.masks, self.bits, self.first = masks.values, bits.values, first.values
         ranges, primes = window.ranges, len(self.system.primes)
@@ -555,8 +556,9 @@ class InputVerifier:
         window, system, ranges = self.window, self.system, self.window.ranges
         total = np.zeros((len(system.primes), CHECK_REPETITIONS, ranges.width))
         for block, start in zip(self.blocks, window.starts, strict=False):
-            part = combined[:, :, start : start + block.shape[1]].transpose(0, 2, 1)
-            total[:, :, : ranges.columns] += system.inner(part, block)
+            part = combined[:, :, start : start + block[0].shape[1]].transpose(0, 2, 1)
+            sums = np.concatenate([system.inner(part, columns) for columns in block], axis=2)
+            total[:, :, : ranges.columns] += sums
         if window.read is not None:
             ones = system.reduce(combined.sum(axis=2))
             for index, prime in enumerate(system.primes):
@@ -584,9 +586,10 @@ class InputVerifier:
         left = system.reduce((self.excess * powers[:, None, : ranges.excess_bits]).sum(axis=2))
         left = system.reduce(system.constant(ranges.limit**2 % system.modulus, 2) - left)
         weighted = system.reduce(numbers.reshape(primes, sums, 1, -1) * factors.transpose(0, 2, 1)[..., None])
-        sides = weighted.transpose(0, 1, 3, 2).reshape(primes, -1, CHECK_REPETITIONS), numbers.reshape(primes, -1, 1)
+        weighted = weighted.transpose(0, 1, 3, 2).reshape(primes, -1, CHECK_REPETITIONS)
         products = system.reduce((left[:, None] * factors).sum(axis=2))[..., None]
-        claims.inner(*([Shares(side, self.degree)] for side in sides), Shares(products, self.degree))
+        lefts, rights = ([Shares(side, self.degree)] for side in (weighted, numbers.reshape(primes, -1, 1)))
+        claims.inner(lefts, rights, Shares(products, self.degree))
 
     def fold(self, second: Shares) -> Shares:
         """Fold the rows at the first point; what must be zero then."""
@@ -626,7 +629,7 @@ class InputProofs:
         sizes: Sequence[int],
         *,
         own: Sequence[Integers] | None = None,
-        dealt: Mapping[str, Sequence[Shares]] | None = None,
+        dealt: Mapping[str, Sequence[ClaimBlock]] | None = None,
     ) -> None:
         """Prove and verify one window; its rows were dealt before in blocks of these sizes."""
         engine, system = self.engine, self.engine.system
