@@ -359,14 +359,12 @@ class ProofWindow:
             raise ValueError(
                 "a window has more rows, or the arithmetic fewer primes, than the proof was made for [VA106]"
             )
-        self.ends: list[int] = []
-        """After how many rows each window ends."""
-        begin = 0
+        ends = [0]
         for start, stop in pairwise(self.starts):
-            if stop - begin > ranges.rows:
-                self.ends.append(start)
-                begin = start
-        self.ends.append(self.rows)
+            if stop - ends[-1] > ranges.rows:
+                ends.append(start)
+        self.ends = [*ends[1:], self.rows]
+        """After how many rows each window ends."""
         self.sums, self.dealt_bits = (len(self.ends) * each for each in (ranges.projections, ranges.dealt_bits))
         """How many sums of rows there are in all windows, and how many bits are dealt for them."""
         again = ranges.repetitions
@@ -690,8 +688,9 @@ class InputProofs:
     def _check_sums(self, held: Mapping[str, InputVerifier], coins: ProofCoins, drawn: SignMatrix) -> None:
         """Claim that bits add up to the sums of rows."""
         engine, system = self.engine, self.engine.system
-        sums = max(verifier.window.sums for verifier in held.values())
-        factors = system.uniform((CHECK_REPETITIONS, sums), coins.stream("sums"))
+        factors = system.uniform(
+            (CHECK_REPETITIONS, max(one.window.sums for one in held.values())), coins.stream("sums")
+        )
         combined: dict[tuple[int, ...], Residues] = {}
         for owner, verifier in held.items():
             window = verifier.window
@@ -713,8 +712,8 @@ class InputProofs:
         engine, system = self.engine, self.engine.system
         most = max((verifier.window for verifier in held.values()), key=lambda window: window.dealt_bits)
         sums = _signed_sums([one.bits for one in held.values()], most.draw_bit_signs(coins), most.ranges.projections)
-        hidden = [system.reduce(verifier.masks + found) for verifier, found in zip(held.values(), sums, strict=True)]
-        opened = system.to_integers(engine.open_residues(np.concatenate(hidden, axis=1)), system.modulus // 2)
+        hidden = np.concatenate([one.masks + found for one, found in zip(held.values(), sums, strict=True)], axis=1)
+        opened = system.to_integers(engine.open_residues(system.reduce(hidden)), system.modulus // 2)
         for owner, verifier in held.items():
             count = verifier.window.ranges.projections
             mine, opened = opened[:count], opened[count:]
@@ -772,6 +771,5 @@ def _signed_sums(many: Sequence[NDArray[Any]], signs: Iterable[SignMatrix], coun
     for place, part in enumerate(signs):
         here, turned = slice(place * _PART, (place + 1) * _PART), part.astype(many[0].dtype).T
         for bits, total in zip(many, totals, strict=True):
-            some = bits[..., here]
-            total += some @ turned[: some.shape[-1]]
+            total += bits[..., here] @ turned[: max(0, bits.shape[-1] - here.start)]
     return totals
