@@ -7,7 +7,7 @@ is left against it is that whole numbers must be small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -26,7 +26,6 @@ from colonnade.mpc.verification.input_proofs import (
     bounded_norm,
 )
 from colonnade.mpc.verification.three_squares import take_apart
-from colonnade.randomness import Stream
 from research.cheats.deviation import Array
 from research.cheats.scenes import Scene, opened, operation
 from research.cheats.tamper import Tamper
@@ -102,7 +101,7 @@ class Liar(InputProver):
         self.bits_dealt = np.concatenate(flat, axis=1).astype(np.float64)
         return self._joined(self.bits_dealt)
 
-    def choose_masks(self, signs: Stream) -> int:
+    def choose_masks(self, signs: Iterable[SignMatrix]) -> int:
         """Any: sums of its bits fit none."""
         return 0
 

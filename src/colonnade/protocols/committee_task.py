@@ -13,6 +13,7 @@ from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.verification.claims import CLAIMED_ROWS, MOST_HELD
 from colonnade.mpc.verification.input_proofs import (
+    FOLDS,
     MOST_PROOFS,
     WINDOW_ROWS,
     ColumnGroup,
@@ -210,8 +211,9 @@ class JointSumTask(CommitteeTask):
 
     @property
     def proof_rows(self) -> int:
-        """A window."""
-        return min(self.rows_at_most, self.rows_per_window)
+        """What proofs of their bounds allow; several such windows are proven together."""
+        most = min(self.rows_at_most, self.rows_per_window)
+        return longest_window(self.proof_groups.values(), len(self.for_sums.primes), most, self.projections)
 
     @property
     def in_parts(self) -> bool:
@@ -232,13 +234,18 @@ class JointSumTask(CommitteeTask):
         unproven = not self.trust.proven
         residues = len(self.for_sums.primes) * (1 if unproven else 2)  # as dealt, and as they are proven
         fitting = MOST_HELD // (8 * residues * max(1, self.width))
-        return self.window_of(max(FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting)))
+        return max(FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting))
 
-    def window_of(self, most: int) -> int:
-        """A window of at most so many rows, and of no more than proofs of their bounds allow."""
-        if not self.proof_groups:
-            return most
-        return longest_window(self.proof_groups.values(), len(self.for_sums.primes), most, self.projections)
+    def block_of(self, most: int) -> int:
+        """How many rows are dealt at a time if at most so many can be; where participants may deviate, whole windows.
+
+        Folding takes rows together, and fills up a block that they do not divide.
+        """
+        if not self.trust.active:
+            return max(1, most)
+        window = self.proof_rows if self.proof_groups else self.rows_per_window
+        rows = window // -(-window // max(1, most))
+        return rows - rows % FOLDS[0] if rows > FOLDS[0] else rows
 
     @property
     def blocks_per_window(self) -> int:

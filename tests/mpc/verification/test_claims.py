@@ -102,6 +102,25 @@ def test_products_of_no_numbers_are_settled_alone_and_beside_others(play, size, 
 
 
 @pytest.mark.parametrize(("size", "threshold"), SIZES[:2])
+def test_pairs_of_vectors_are_claimed_together_and_a_wrong_one_among_them_is_seen(play, size, threshold):
+    def program(hand):
+        x, y = dealt(hand, "n0", LEFT), dealt(hand, "n1", RIGHT)
+        x, y = (Shares(np.ascontiguousarray(side.values[:, :, :2].transpose(0, 2, 1)), side.degree) for side in (x, y))
+        sums = hand.multiply(x, y)
+        product = hand.reduce_degree(Shares(hand.system.reduce(sums.values.sum(axis=2)), sums.degree))
+        hand.claims.pairs(x, y, product)
+        hand.claims.settle()
+        wrong = Shares(product.values + np.array([0.0, 1.0]), product.degree)
+        hand.claims.pairs(x, y, wrong)
+        hand.claims.pairs(x, y, product)
+        refused(ShareError, "SH015", hand.claims.settle)
+        return joined(hand, product.values)[0].tolist()
+
+    for found in play(committee(size, threshold), program).values():
+        assert found == [int(LEFT[:, i] @ RIGHT[:, i]) for i in range(2)]
+
+
+@pytest.mark.parametrize(("size", "threshold"), SIZES[:2])
 def test_a_product_over_no_rows_is_zero_and_nothing_else_passes(play, size, threshold):
     def program(hand):
         x, y = (dealt(hand, "n0", np.zeros((0, width), dtype=np.int64)) for width in (3, 2))

@@ -64,6 +64,11 @@ class Looked:
         if self.system.reduce(found - product.values).any():
             self.wrong.append("inner")
 
+    def pairs(self, left, right, product):
+        found = (left.values * right.values % self.system.prime_column[..., None]).sum(axis=2)
+        if self.system.reduce(found - product.values).any():
+            self.wrong.append("pairs")
+
 
 class OpenHand:
     """The owner ``a``, and a seat that is dealt every number itself."""
@@ -86,15 +91,17 @@ class OpenHand:
         pass
 
 
-def caught(ranges, rows, prover, coins) -> list[str]:
-    """Which claims of one window are wrong; ``rows`` are what is dealt, whole numbers of any size."""
+def caught(ranges, rows, prover, coins, sizes=()) -> list[str]:
+    """Which claims are wrong; ``rows`` are what is dealt, whole numbers of any size, in one block unless said."""
     system = ResidueSystem(PRIMES[: ranges.primes])
     hand = OpenHand(system, coins)
     proofs = InputProofs(hand, {"a": ranges})
     proofs.prover = prover
     rows = np.array(rows, dtype=object)
     try:
-        proofs.window([len(rows)], own=[rows], dealt={"a": [Shares(system.to_residues(rows), 1)]})
+        blocks = np.split(rows, np.cumsum(sizes)[:-1]) if sizes else [rows]
+        dealt = [Shares(system.to_residues(block), 1) for block in blocks]
+        proofs.window([len(block) for block in blocks], own=blocks, dealt={"a": dealt})
     except ShareError as error:
         return [*hand.claims.wrong, "window" if "dealt bits that are none" in str(error) else str(error)]
     return hand.claims.wrong
@@ -156,7 +163,7 @@ class AnyRows(InputProver):
             return 0
 
     def digits(self, drawn):
-        sums = drawn.astype(object) @ self.whole
+        sums = np.vstack([drawn[:, rows].astype(object) @ self.whole[rows] for rows, _ in self.window.windows])
         return self.said(np.vectorize(lambda value: centred(int(value), self.system.modulus), otypes=[object])(sums))
 
     def said(self, sums):
@@ -167,11 +174,12 @@ class AnyRows(InputProver):
     def help_values(self):
         """The form of what every group is at each point; its owner may take any residues for whole numbers."""
         equations, m = self.window.equations, FOLDS[0]
-        padded = np.zeros((len(self.system.primes), equations.groups * m, self.whole.shape[1]))
-        padded[:, : len(self.whole)] = self.system.to_residues(self.whole)
-        ahead = lagrange(self.system.primes, tuple(range(1, m + 1)), tuple(range(m + 1, 2 * m)))
-        at = self.system.reduce(ahead @ padded.reshape(len(padded), m, -1))
-        folded = at.reshape(len(at), m - 1, equations.groups, -1)
+        ahead, parts = lagrange(self.system.primes, tuple(range(1, m + 1)), tuple(range(m + 1, 2 * m))), []
+        for block in self.dealt_blocks():
+            padded = np.pad(block, ((0, 0), (0, -block.shape[1] % m), (0, 0)))
+            at = self.system.reduce(ahead @ padded.reshape(len(padded), m, -1))
+            parts.append(at.reshape(len(at), m - 1, -1, block.shape[2]))
+        folded = np.concatenate(parts, axis=2)
         return np.stack(
             [
                 self.added(np.repeat(folded[:, None, point], equations.repeated, axis=1), equations.alpha, equations)
@@ -179,6 +187,9 @@ class AnyRows(InputProver):
             ],
             axis=2,
         )
+
+    def dealt_blocks(self):
+        return np.split(self.system.to_residues(self.whole), self.window.starts[1:-1], axis=1)
 
     def added(self, rows, weights, equations):
         system = self.system
@@ -188,7 +199,7 @@ class AnyRows(InputProver):
 
     def second_help_values(self):
         equations = self.window.equations
-        self.left = equations.fold_all([[self.system.to_residues(self.whole)]], self.window.point, None)
+        self.left = equations.fold_all([[block] for block in self.dealt_blocks()], self.window.point, None)
         return np.concatenate([equations.second_help_values(self.left), self.help_bits()], axis=2)
 
     def help_bits(self):
@@ -313,6 +324,30 @@ def test_a_cell_beyond_its_bound_is_caught(cell):
     """The rest of the norm is filled up modulo every prime, so only the size of numbers is wrong."""
     for row in ([cell, 0], [0, cell]):
         assert caught(FULL, table(row), AnyRows, seeded(1)) == ["zero"]
+
+
+class OtherLastSum(InputProver):
+    """It says another sum of the rows of the last window."""
+
+    def bits_of(self, sums):
+        sums[-1, 0] += 1
+        return super().bits_of(sums)
+
+
+def test_windows_that_are_proven_together_have_sums_of_their_own():
+    """As many rows as all windows have would be too many for one sum, and a long row of any window is caught."""
+    sizes = [3, 2, 4, 5, 1]
+    window = ProofWindow(ResidueSystem(PRIMES[:2]), FULL, sizes)
+    assert window.ends == [5, 9, 14, 15]
+    assert window.sums == 4 * FULL.projections
+    honest = [[60, -80], [100, 0], [0, 0]] * 5
+    for prover in (AnyRows, InputProver):
+        assert caught(FULL, honest, prover, seeded(2), sizes) == []
+    for place in (0, 4, 5, 8, 9, 13, 14):
+        for cell in (LARGE["half"], LARGE["a third"]):
+            rows = [*honest[:place], [cell, 0], *honest[place + 1 :]]
+            assert caught(FULL, rows, AnyRows, seeded(place), sizes) == ["zero"]
+    assert caught(FULL, honest, OtherLastSum, seeded(3), sizes) == ["zero"]
 
 
 @pytest.mark.parametrize("row", [[100, 0], [0, 0], [60, -80], [57, -57]])
@@ -500,7 +535,7 @@ def test_what_the_proof_was_not_made_for_is_refused():
         partial(bounded_norm, 3, -1),
     ):
         refused(CapacityError, "CA006", make)
-    for primes, sizes in ((2, [6, 5]), (1, [5])):
+    for primes, sizes in ((2, [11, 5]), (1, [5])):
         ranges = InputRanges((bounded_norm(3, 100),), 10)
         refused(ValueError, "VA106", ProofWindow, ResidueSystem(PRIMES[:primes]), ranges, sizes)
     refused(CapacityError, "CA007", lambda: InputRanges((bounded_norm(2**400, 2**51),), 10).primes)
@@ -525,13 +560,13 @@ def test_the_arithmetic_has_room_for_what_is_proven(squared, columns):
     assert 2 ** (ranges.bits - 1) > ranges.reach >= isqrt(squared)
     assert ranges.reach / 2**ranges.dropped + np.sqrt(ranges.width) <= ranges.limit
     assert ranges.limit**2 < 2**ranges.excess_bits
-    low, above = ranges.window
+    low, above = ProofWindow(system, ranges, [1] * 3).hidden
     assert 0 < above - low < smallest_idempotent(system.primes)
     assert ranges.error < Fraction(1, 2**40)
     proofs = ranges.projections * MOST_PROOFS
     share = ranges.reach**2 / (ranges.rows * (squared + 1))
     assert proofs * np.sqrt(2 * np.e * share) * np.exp(-share) <= 2.0**-FALSE_ALARM
-    missed = 1 - (1 - 2 * ranges.dealt_bits / 2.0**MASK_BITS) ** ranges.projections
+    missed = 1 - (1 - 2 * 4 * ranges.dealt_bits / 2.0**MASK_BITS) ** ranges.projections
     assert MOST_PROOFS * missed**MASK_SETS < 2.0**-FALSE_ALARM
 
 

@@ -263,6 +263,16 @@ def test_what_does_not_fit_is_refused_beforehand_and_wide_tables_are_dealt_in_sm
     assert make_task([900, 1, 1]).rows_per_block == 8192
 
 
+@pytest.mark.parametrize("gamma", [2048, 4096])
+def test_blocks_of_rows_fill_the_windows_that_are_proven_together(gamma):
+    trust = Trust(("a", "b", "c"), ("a", "b", "c"), 1, "active", "proven")
+    blocks = tuple(ColumnBlock(owner, tuple(f"c{i}" for i in range(10)), 1.0) for owner in trust.owners)
+    task = Moments(blocks, trust, gamma=gamma, constant=gamma // 2, rows_at_most=70_000, noise=3)
+    each, window = task.rows_per_block, task.proof_rows
+    assert task.rows_per_window == 65_536 >= each * task.blocks_per_window > 65_536 - each
+    assert window - 32 * -(-window // 8192) < window // each * each <= window < task.rows_per_window
+
+
 def test_the_agreement_tells_tasks_apart_and_nothing_is_revealed_that_was_not_planned():
     task = make_task([2, 2, 2])
     swapped = replace(task, blocks=(task.blocks[0], task.blocks[2], task.blocks[1]))

@@ -383,8 +383,8 @@ class Polynomials(JointSumTask):
         """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
         wide = max([*map(len, self.layout.factors.values()), *map(len, self.schedule.levels), 1])
         primes = len(self.committee.system.primes)
-        most = min(self.block_rows, self.rows_per_window) if self.trust.active else self.block_rows
-        return max(1, min(most, LARGEST_MESSAGE // (WORD * wide * primes), _BLOCK_CELLS // max(1, self.width)))
+        fitting = LARGEST_MESSAGE // (WORD * wide * primes)
+        return self.block_of(min(self.block_rows, fitting, _BLOCK_CELLS // max(1, self.width)))
 
     @property
     def rows_at_once(self) -> int:

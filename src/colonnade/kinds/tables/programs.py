@@ -264,7 +264,9 @@ class MarginalsSum(JointSum[Marginals]):
                 found[:, at : at + cells.shape[1]] = system.reduce(weighted)
         return found
 
-    def proof_rows(self, owner: str, dealt: Whole, reduce: Callable[[Whole], Whole] = lambda values: values) -> Whole:
+    def proof_rows(
+        self, owner: str, dealt: Whole, reduce: Callable[[Whole], Whole] = lambda values: values
+    ) -> Sequence[Whole]:
         """Coordinates, flag, and the last coordinates, which are not dealt."""
         return self.task.codes[owner].complete_rows(dealt, reduce)
 

@@ -383,26 +383,23 @@ class CodeProof:
         flag = [binary_columns(1)] if self.hidden else []
         return (*coordinates, *flag, *(binary_columns(1, *values[place]) for place in self.several))
 
-    def complete_rows(self, dealt: Numbers, reduce: Callable[[Numbers], Numbers] = lambda values: values) -> Numbers:
-        """Dealt rows, or shares of them, as the proof is about them: coordinates, flag, and last coordinates.
+    def complete_rows(
+        self, dealt: Numbers, reduce: Callable[[Numbers], Numbers] = lambda values: values
+    ) -> list[Numbers]:
+        """Dealt rows, or shares of them, as the proof is about them, side by side: coordinates; flag and last ones.
 
         ``reduce`` is the reduction modulo primes, for shares.
         """
-        found = np.empty((*dealt.shape[:-1], self.width + self.hidden + len(self.several)))
-        coordinates, rest = found[..., : self.width], found[..., self.width :]
-        coordinates[...] = dealt[..., : self.width]
-        sizes = np.array([self.widths[place] + 1.0 for place in self.several])
-        last = np.zeros((*dealt.shape[:-1], len(self.several)))
+        coordinates, beside = dealt[..., : self.width], list[Numbers]()
         if self.hidden:
-            flag = dealt[..., -1:]
-            coordinates += flag
-            reduce(coordinates)
-            rest[..., :1] = flag
-            last += flag * sizes
+            beside.append(dealt[..., -1:])
+            coordinates = reduce(coordinates + beside[0])
         if self.several:
-            last -= coordinates @ self.added
-            rest[..., self.hidden :] = reduce(last)
-        return found
+            last = coordinates @ -self.added
+            if self.hidden:
+                last += beside[0] * np.array([self.widths[place] + 1.0 for place in self.several])
+            beside.append(reduce(last))
+        return [coordinates, *beside]
 
 
 PROTOCOL = "marginals 1"
@@ -643,8 +640,7 @@ class Marginals(JointSumTask):
         """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
         widest = max([*(factors.width for factors in self.layout.dealt.values()), self.layout.made.width, 1]) + 1
         fitting = LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))
-        most = min(self.block_rows, self.rows_per_window) if self.trust.active else self.block_rows
-        return max(1, min(most, fitting, _BLOCK_CELLS // max(1, self.width)))
+        return self.block_of(min(self.block_rows, fitting, _BLOCK_CELLS // max(1, self.width)))
 
     @property
     def rows_at_once(self) -> int:

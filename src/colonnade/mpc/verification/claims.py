@@ -277,6 +277,11 @@ ClaimBlock = Shares | Sequence[Shares]
 """A block of rows: one shared matrix, or several side by side."""
 
 
+def parts_of(block: ClaimBlock) -> Sequence[Shares]:
+    """The matrices that stand side by side."""
+    return [block] if isinstance(block, Shares) else block
+
+
 @dataclass(frozen=True)
 class _InnerClaim:
     """The sum over blocks of left' right is the product; every block is a list of matrices side by side."""
@@ -310,6 +315,28 @@ class _InnerClaim:
             out[:, :, start : start + rows] = _multiply_columns(system, block, by).transpose(0, 2, 1)
             start += rows
         return out
+
+
+@dataclass(frozen=True)
+class _PairsClaim:
+    """The inner products of rows of two matrices, each row with the same row of the other, are the products."""
+
+    left: Residues
+    right: Residues
+    product: Residues
+
+    @property
+    def length(self) -> int:
+        return prod(self.left.shape[1:])
+
+    def ask_question(self, system: ResidueSystem, coin: Stream, repeated: int) -> InnerProductQuestion:
+        """Multiply each pair by a random number, and put all of them side by side."""
+        factors = system.uniform((repeated, self.left.shape[1]), coin)
+        left = system.reduce(self.left[:, None] * factors[..., None]).reshape(*factors.shape[:2], -1)
+        right = np.broadcast_to(self.right.reshape(len(left), 1, -1), left.shape)
+        return InnerProductQuestion(
+            left, right, inner_products(system, factors, np.broadcast_to(self.product[:, None], factors.shape))
+        )
 
 
 @dataclass(frozen=True)
@@ -408,6 +435,13 @@ class ShareClaims:
         sides = [self._keep(one, product.shape) for one in (left, right, product)]
         self.add_product(_ElementwiseClaim(*sides))
 
+    def pairs(self, left: Shares, right: Shares, product: Shares) -> None:
+        """Claim that the inner products of rows of two matrices, row by row, are the numbers of a vector.
+
+        All have the degree of an input. They are kept as they are, and must not change until they are settled.
+        """
+        self.add_product(_PairsClaim(*(self._parts(side)[0] for side in (left, right, product))))
+
     def add_product(self, claim: ProductClaim) -> None:
         """Make a claim that keeps its shares itself, and combines them when there are coins."""
         self._products.append(claim)
@@ -428,7 +462,7 @@ class ShareClaims:
 
     def _parts(self, block: ClaimBlock) -> list[Residues]:
         """The matrices of a block as they are: they must not change until they are settled."""
-        parts = [block] if isinstance(block, Shares) else block
+        parts = parts_of(block)
         for part in parts:
             self._check(part)
             self.held += part.values.nbytes

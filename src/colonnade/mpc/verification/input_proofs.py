@@ -4,8 +4,9 @@ A group is a run of columns. Of every row it is proven that the squared norm of 
 every number is one of two; why the proofs hold stands in docs/theory/active-security.md. All participants of a task
 hold the same :class:`InputRanges` of every owner: its groups, and the public sizes of its proofs.
 
-Rows are dealt block by block as always; a window is some blocks together (:class:`ProofWindow`). After the last block
-of a window everybody who deals or holds shares calls :meth:`InputProofs.window`, and seats settle their claims before
+Rows are dealt block by block as always. A window is so many rows as can be added up; some windows are proven together
+(:class:`ProofWindow`): each has sums of its own, and all else is done once for all of them. After the last block of
+these everybody who deals or holds shares calls :meth:`InputProofs.window`, and seats settle their claims before
 anything is opened::
 
     ranges = {owner: InputRanges((bounded_norm(columns, squared),), rows_in_a_window) for owner in owners}
@@ -30,14 +31,15 @@ What holds modulo all primes then holds for whole numbers, because rows are shor
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
 from hashlib import sha256
 from itertools import pairwise, product
 from math import ceil, isqrt, log, prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +49,7 @@ from colonnade.message_schema import Integer, MessageSchema, receive_message
 from colonnade.mpc.committee import Shares
 from colonnade.mpc.engine import ShareEngine
 from colonnade.mpc.residues import PRIMES, Integers, Residues, ResidueSystem
-from colonnade.mpc.verification.claims import ShareClaims
+from colonnade.mpc.verification.claims import ClaimBlock, ShareClaims, parts_of
 from colonnade.mpc.verification.row_equations import AffineReading, EvaluationPoints, RowEquations, RowIdentity
 from colonnade.mpc.verification.three_squares import LARGEST, count_squares, take_apart
 from colonnade.randomness import Stream
@@ -123,23 +125,23 @@ BIT_IDENTITY = RowIdentity(np.ones((1, 1)), -np.ones((1, 1)), (0,))
 
 @dataclass(frozen=True)
 class InputRanges:
-    """The sizes of the proofs of one owner: its groups, and the most rows of a window."""
+    """The sizes of the proofs of one owner: its groups, and the most rows of a window, which are added up."""
 
     groups: tuple[ColumnGroup, ...]
     rows: int
     projections: int = PROJECTIONS
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """How many columns the owner deals as its rows."""
         return sum(group.columns for group in self.groups)
 
-    @property
+    @cached_property
     def slack(self) -> int:
         """How many columns of squares it deals besides."""
         return sum(group.slack for group in self.groups)
 
-    @property
+    @cached_property
     def width(self) -> int:
         """All columns."""
         return self.columns + self.slack
@@ -150,7 +152,7 @@ class InputRanges:
         ends = np.cumsum([0, *(group.columns for group in self.groups)]).tolist()
         return tuple(slice(*pair) for pair in pairwise(ends))
 
-    @property
+    @cached_property
     def norm_squared(self) -> int:
         """The largest squared norm of an honest row, with what fills it up."""
         return sum(group.norm_squared for group in self.groups)
@@ -216,13 +218,8 @@ class InputRanges:
 
     @property
     def dealt_bits(self) -> int:
-        """How many bits are dealt for a window."""
+        """How many bits are dealt for the sums of a window."""
         return self.projections * (self.bits * self.width + self.excess_bits)
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """From where to where hidden sums of bits lie: there every number is as likely as every other."""
-        return self.dealt_bits, (1 << MASK_BITS) - self.dealt_bits
 
     @property
     def required_bound(self) -> int:
@@ -310,10 +307,15 @@ def longest_window(
 
     If that is few, of more primes, for proofs of short windows cost more than primes.
     """
+    return _longest_window(frozenset(tuple(own) for own in groups if own), primes, rows, projections)
+
+
+@cache
+def _longest_window(groups: frozenset[tuple[ColumnGroup, ...]], primes: int, rows: int, projections: int) -> int:
     for count in range(max(FEWEST_PRIMES, primes), len(PRIMES) + 1):
 
         def too_many(size: int, count: int = count) -> bool:
-            return not all(InputRanges(tuple(own), size, projections).fits(count) for own in groups if own)
+            return not all(InputRanges(own, size, projections).fits(count) for own in groups)
 
         fitting = bisect_left(range(1, rows + 1), True, key=too_many)
         if fitting >= min(rows, SHORTEST_WINDOW):
@@ -337,6 +339,10 @@ WholeNumbers = NDArray[np.float64]
 SignMatrix = NDArray[np.int8]
 
 
+_PART = 1 << 13
+"""Bits for which signs are drawn at a time."""
+
+
 class ProofCoins:
     """Public coins of one step: streams by name, so that an owner reads those of its own proof alone."""
 
@@ -358,17 +364,28 @@ def draw_signs(stream: Stream, count: int, length: int) -> SignMatrix:
 
 
 class ProofWindow:
-    """What is public about one window of one owner: its blocks, and the equations of their rows."""
+    """What is public about windows of one owner that are proven together: their blocks, and the equations of all rows.
+
+    A window ends where the next block is too long for it.
+    """
 
     def __init__(self, system: ResidueSystem, ranges: InputRanges, sizes: Sequence[int]) -> None:
         self.system, self.ranges, self.sizes, self.rows = system, ranges, list(sizes), sum(sizes)
-        if self.rows > ranges.rows or len(system.primes) < ranges.primes:
+        if max(sizes) > ranges.rows or len(system.primes) < ranges.primes:
             raise ValueError(
                 "a window has more rows, or the arithmetic fewer primes, than the proof was made for [VA106]"
             )
+        ends = [0]
+        for start, stop in pairwise(self.starts):
+            if stop - ends[-1] > ranges.rows:
+                ends.append(start)
+        self.ends = [*ends[1:], self.rows]
+        """After how many rows each window ends."""
+        self.sums, self.dealt_bits = (len(self.ends) * each for each in (ranges.projections, ranges.dealt_bits))
+        """How many sums of rows there are in all windows, and how many bits are dealt for them."""
         again = ranges.repetitions
         self.equations = RowEquations(system, ranges.identity, self.sizes, FOLDS, again)
-        self.bits = RowEquations(system, BIT_IDENTITY, [ranges.dealt_bits], [BIT_FOLD], again)
+        self.bits = RowEquations(system, BIT_IDENTITY, [self.dealt_bits], [BIT_FOLD], again)
         self.read = None if ranges.plain else AffineReading(ranges.scales, ranges.offsets)
 
     @property
@@ -376,14 +393,25 @@ class ProofWindow:
         """Where each block starts."""
         return [0, *np.cumsum(self.sizes).tolist()]
 
+    @property
+    def windows(self) -> list[tuple[slice, slice]]:
+        """The rows of each window, and which sums are those of its rows."""
+        rows, count = pairwise([0, *self.ends]), self.ranges.projections
+        return [(slice(*pair), slice(place * count, (place + 1) * count)) for place, pair in enumerate(rows)]
+
+    @property
+    def hidden(self) -> tuple[int, int]:
+        """From where to where hidden sums of bits lie: there every number is as likely as every other."""
+        return self.dealt_bits, (1 << MASK_BITS) - self.dealt_bits
+
     def whole_rows(
-        self, blocks: Sequence[WholeNumbers], slack: WholeNumbers | None, axis: int
+        self, blocks: Sequence[Sequence[WholeNumbers]], slack: WholeNumbers | None, axis: int
     ) -> list[list[WholeNumbers]]:
         """The rows, block by block, each beside its squares; rows are this axis."""
         if slack is None:
-            return [[block] for block in blocks]
+            return [[*block] for block in blocks]
         parts = np.split(slack, self.starts[1:-1], axis=axis)
-        return [[block, part] for block, part in zip(blocks, parts, strict=True)]
+        return [[*block, part] for block, part in zip(blocks, parts, strict=True)]
 
     def draw(self, coins: ProofCoins, owner: str) -> None:
         """The coins by which rows are combined."""
@@ -394,6 +422,11 @@ class ProofWindow:
         self.point = self.equations.point(coins.stream("point"), FOLDS[0])
         self.bits.combine(coins.stream(f"bits {owner}"))
 
+    def draw_bit_signs(self, coins: ProofCoins) -> Iterator[SignMatrix]:
+        """Signs for all bits, in parts of equal length: an owner with fewer bits reads the beginning of the same."""
+        stream = coins.stream("signs of bits")
+        return (draw_signs(stream, self.ranges.projections, _PART) for _ in range(0, self.dealt_bits, _PART))
+
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Everything that the owner deals for the proof, in this order."""
@@ -401,7 +434,7 @@ class ProofWindow:
         squares = {"squares": (self.rows, ranges.slack)} if ranges.slack else {}
         return squares | {
             "masks": (MASK_SETS, ranges.projections),
-            "bits": (ranges.dealt_bits,),
+            "bits": (self.dealt_bits,),
             "help": (again, FOLDS[0] - 1),
             "help again": (again, 2 * FOLDS[1] - 1 + BIT_FOLD - 1),
         }
@@ -422,7 +455,7 @@ class InputProver:
             scales, offsets = np.array(ranges.scales), np.array(ranges.offsets)
             self.blocks = [(block - offsets) / scales for block in self.blocks]
         self.slack = self.squares()
-        whole = window.whole_rows(self.blocks, self.slack, 0)
+        whole = window.whole_rows([[block] for block in self.blocks], self.slack, 0)
         self.rows = [block[0] if len(block) == 1 else np.hstack(block) for block in whole]
         """The rows, beside their squares."""
 
@@ -441,10 +474,12 @@ class InputProver:
         self.drawn_masks = drawn.astype(np.int64).reshape(MASK_SETS, -1)
         return self.drawn_masks
 
-    def choose_masks(self, signs: Stream) -> int:
+    def choose_masks(self, signs: Iterable[SignMatrix]) -> int:
         """Which masks to take: the first with which all sums of bits are where every number is as likely."""
-        hidden = self.drawn_masks + _signed_sums(self.dealt_bits[None], signs, self.window.ranges.projections)[0]
-        low, high = self.window.ranges.window
+        # A part has few bits, so short floats hold their sums.
+        [sums] = _signed_sums([self.dealt_bits.astype(np.float32)], signs, self.window.ranges.projections)
+        hidden = self.drawn_masks + sums
+        low, high = self.window.hidden
         right = ((hidden >= low) & (hidden < high)).all(axis=1)
         if not right.any():
             raise self._unproven()
@@ -458,19 +493,20 @@ class InputProver:
         return self.bits_of(self._sums(drawn, self.rows))
 
     def _sums(self, drawn: SignMatrix, blocks: Sequence[WholeNumbers]) -> WholeNumbers:
-        """Sums of rows with signs."""
+        """Sums of the rows of each window with signs."""
         # Short floats hold whole numbers below 2^24, and are multiplied twice as fast.
         step = (1 << 24) // max(1, isqrt(self.window.ranges.norm_squared))
         short = step >= _FEWEST_ROWS
         kind, step = np.dtype("f4" if short else "f8"), min(step, _ROWS) if short else _ROWS
-        sums, done = np.zeros((len(drawn), blocks[0].shape[1])), 0
+        sums, done = np.zeros((len(self.window.ends), len(drawn), blocks[0].shape[1])), 0
         for block in blocks:
+            total = sums[bisect_right(self.window.ends, done)]
             for start in range(0, len(block), step):
                 part = block[start : start + step].astype(kind)
                 found: WholeNumbers = drawn[:, done : done + len(part)].astype(kind) @ part
-                sums += found
+                total += found
                 done += len(part)
-        return sums
+        return sums.reshape(-1, sums.shape[2])
 
     def bits_of(self, sums: WholeNumbers) -> WholeNumbers:
         """Sums as bits, the lowest first, and then what their norms leave of the limit."""
@@ -503,30 +539,27 @@ class InputProver:
         )
 
 
-_PART = 1 << 13
-"""Bits for which signs are drawn at a time."""
-
-
 class InputVerifier:
     """What a seat computes from its shares of one owner's window."""
 
     def __init__(
         self,
         window: ProofWindow,
-        blocks: Sequence[Shares],
+        blocks: Sequence[ClaimBlock],
         slack: Shares | None,
         masks: Shares,
         bits: Shares,
         first: Shares,
     ) -> None:
         self.window, self.system = window, window.system
-        self.blocks, self.degree = [block.values for block in blocks], masks.degree
+        self.blocks = [[part.values for part in parts_of(block)] for block in blocks]
+        self.degree = masks.degree
         self.slack = None if slack is None else slack.values
         self.masks, self.bits, self.first = masks.values, bits.values, first.values
         ranges, primes = window.ranges, len(self.system.primes)
-        said = ranges.projections * ranges.bits * ranges.width
+        said = window.sums * ranges.bits * ranges.width
         self.said = self.bits[:, :said].reshape(primes, -1, ranges.width)
-        self.excess = self.bits[:, said:].reshape(primes, ranges.projections, ranges.excess_bits)
+        self.excess = self.bits[:, said:].reshape(primes, window.sums, ranges.excess_bits)
 
     def sum_difference(self, factors: Residues, combined: Residues) -> Shares:
         """What must be zero: the sums that bits say, less those of the rows.
@@ -537,8 +570,9 @@ class InputVerifier:
         window, system, ranges = self.window, self.system, self.window.ranges
         total = np.zeros((*factors.shape[:2], ranges.width))
         for block, start in zip(self.blocks, window.starts, strict=False):
-            part = combined[:, :, start : start + block.shape[1]].transpose(0, 2, 1)
-            total[:, :, : ranges.columns] += system.inner(part, block)
+            part = combined[:, :, start : start + block[0].shape[1]].transpose(0, 2, 1)
+            sums = np.concatenate([system.inner(part, columns) for columns in block], axis=2)
+            total[:, :, : ranges.columns] += sums
         if window.read is not None:
             ones = system.reduce(combined.sum(axis=2))
             for index, prime in enumerate(system.primes):
@@ -558,16 +592,18 @@ class InputVerifier:
         ``factors`` (primes, repetitions, sums) combine them.
         """
         system, ranges = self.system, self.window.ranges
-        primes, sums, high = len(system.primes), ranges.projections, ranges.bits - ranges.dropped
+        primes, sums, high = len(system.primes), self.window.sums, ranges.bits - ranges.dropped
         powers = system.to_residues(np.array([1 << bit for bit in range(max(high, ranges.excess_bits))], dtype=object))
         bits = self.said.reshape(primes, sums, ranges.bits, ranges.width)[:, :, ranges.dropped :]
         numbers = system.reduce((bits * powers[:, None, :high, None]).sum(axis=2))
         numbers = system.reduce(numbers - system.constant(1 << (high - 1), 3))
         left = system.reduce((self.excess * powers[:, None, : ranges.excess_bits]).sum(axis=2))
         left = system.reduce(system.constant(ranges.limit**2 % system.modulus, 2) - left)
-        weighted = system.reduce(numbers[:, None] * factors[..., None]).reshape(*factors.shape[:2], -1)
-        products = system.reduce((left[:, None] * factors).sum(axis=2))
-        self._claim(claims, (weighted, np.broadcast_to(numbers.reshape(primes, 1, -1), weighted.shape)), products)
+        weighted = system.reduce(numbers.reshape(primes, sums, 1, -1) * factors.transpose(0, 2, 1)[..., None])
+        weighted = weighted.transpose(0, 1, 3, 2).reshape(primes, -1, factors.shape[1])
+        products = system.reduce((left[:, None] * factors).sum(axis=2))[..., None]
+        lefts, rights = ([Shares(side, self.degree)] for side in (weighted, numbers.reshape(primes, -1, 1)))
+        claims.inner(lefts, rights, Shares(products, self.degree))
 
     def fold(self, second: Shares) -> Shares:
         """Fold the rows at the first point; what must be zero then."""
@@ -589,9 +625,7 @@ class InputVerifier:
         self._claim(claims, window.bits.sides(bits), window.bits.interpolate_help(self.of_bits, bit_points))
 
     def _claim(self, claims: ShareClaims, sides: tuple[Residues, Residues], product: Residues) -> None:
-        for again in range(product.shape[1]):
-            left, right = ([Shares(side[:, again, :, None], self.degree)] for side in sides)
-            claims.inner(left, right, Shares(product[:, again, None, None], self.degree))
+        claims.pairs(*(Shares(each, self.degree) for each in (*sides, product)))
 
 
 _MASKS = MessageSchema("masks", number=Integer(0, MASK_SETS - 1))
@@ -609,7 +643,7 @@ class InputProofs:
         sizes: Sequence[int],
         *,
         own: Sequence[Integers] | None = None,
-        dealt: Mapping[str, Sequence[Shares]] | None = None,
+        dealt: Mapping[str, Sequence[ClaimBlock]] | None = None,
     ) -> None:
         """Prove and verify one window; its rows were dealt before in blocks of these sizes."""
         engine, system = self.engine, self.engine.system
@@ -637,6 +671,7 @@ class InputProofs:
                 taken = Shares(masks[owner].values[:, chosen[owner]], masks[owner].degree)
                 held[owner] = InputVerifier(window, dealt[owner], slack.get(owner), taken, bits[owner], first[owner])
             self._check_sums(held, coins, drawn)
+            self._check_bits(held, coins)
             for owner, verifier in held.items():
                 engine.claims.zero(verifier.fold(second[owner]))
 
@@ -654,7 +689,7 @@ class InputProofs:
         """Which masks each owner takes; it tells all seats, which compare it before the next coin."""
         engine, chosen = self.engine, dict[str, int]()
         if prover is not None:
-            chosen[engine.name] = prover.choose_masks(coins.stream("signs of bits"))
+            chosen[engine.name] = prover.choose_masks(prover.window.draw_bit_signs(coins))
             for seat in engine.committee.seats:
                 if seat != engine.name:
                     engine.links[seat].send("masks", number=chosen[engine.name])
@@ -667,27 +702,37 @@ class InputProofs:
         return chosen
 
     def _check_sums(self, held: Mapping[str, InputVerifier], coins: ProofCoins, drawn: SignMatrix) -> None:
-        """Claim that bits add up to the sums of rows, and see that no bit is large."""
+        """Claim that bits add up to the sums of rows."""
         engine, system = self.engine, self.engine.system
-        again = max(verifier.window.ranges.check_repetitions for verifier in held.values())
-        factors = system.uniform((again, len(drawn)), coins.stream("sums"))
-        combined: dict[int, Residues] = {}
+        again = max(one.window.ranges.check_repetitions for one in held.values())
+        factors = system.uniform((again, max(one.window.sums for one in held.values())), coins.stream("sums"))
+        combined: dict[tuple[int, ...], Residues] = {}
         for owner, verifier in held.items():
-            count = verifier.window.ranges.projections
-            if count not in combined:
-                combined[count] = _combine_signs(system, factors[:, :, :count], drawn[:count])
-            engine.claims.zero(verifier.sum_difference(factors[:, :, :count], combined[count]))
-            norms = system.uniform((again, count), coins.stream(f"norms {owner}"))
+            window = verifier.window
+            alike = window.ranges.projections, *window.ends
+            if alike not in combined:
+                combined[alike] = np.concatenate(
+                    [
+                        _combine_signs(system, factors[:, :, own], drawn[: window.ranges.projections, rows])
+                        for rows, own in window.windows
+                    ],
+                    axis=2,
+                )
+            engine.claims.zero(verifier.sum_difference(factors[:, :, : window.sums], combined[alike]))
+            norms = system.uniform((again, window.sums), coins.stream(f"norms {owner}"))
             verifier.claim_norms(engine.claims, norms)
-        hidden = [
-            system.reduce(verifier.masks + _signed_sums(verifier.bits, coins.stream("signs of bits"), len(drawn)))
-            for verifier in held.values()
-        ]
-        opened = system.to_integers(engine.open_residues(np.concatenate(hidden, axis=1)), system.modulus // 2)
+
+    def _check_bits(self, held: Mapping[str, InputVerifier], coins: ProofCoins) -> None:
+        """See that no bit is large."""
+        engine, system = self.engine, self.engine.system
+        most = max((verifier.window for verifier in held.values()), key=lambda window: window.dealt_bits)
+        sums = _signed_sums([one.bits for one in held.values()], most.draw_bit_signs(coins), most.ranges.projections)
+        hidden = np.concatenate([one.masks + found for one, found in zip(held.values(), sums, strict=True)], axis=1)
+        opened = system.to_integers(engine.open_residues(system.reduce(hidden)), system.modulus // 2)
         for owner, verifier in held.items():
             count = verifier.window.ranges.projections
             mine, opened = opened[:count], opened[count:]
-            low, high = verifier.window.ranges.window
+            low, high = verifier.window.hidden
             if not all(low <= value < high for value in mine.tolist()):
                 raise ShareError(
                     f"the proof of {owner} that its numbers are within their bounds is wrong, as it dealt bits that "
@@ -735,10 +780,11 @@ def _combine_signs(system: ResidueSystem, factors: Residues, drawn: SignMatrix) 
     return system.reduce(out).transpose(0, 2, 1)
 
 
-def _signed_sums(bits: WholeNumbers, stream: Stream, count: int) -> WholeNumbers:
-    """Sums of all bits (..., bits) with signs: (..., count)."""
-    total = np.zeros((*bits.shape[:-1], count))
-    for start in range(0, bits.shape[-1], _PART):
-        part = bits[..., start : start + _PART]
-        total += part @ draw_signs(stream, count, _PART)[:, : part.shape[-1]].T.astype(np.float64)
-    return total
+def _signed_sums(many: Sequence[NDArray[Any]], signs: Iterable[SignMatrix], count: int) -> list[WholeNumbers]:
+    """Sums of all bits (..., bits) of each with signs: (..., count)."""
+    totals = [np.zeros((*bits.shape[:-1], count)) for bits in many]
+    for place, part in enumerate(signs):
+        here, turned = slice(place * _PART, (place + 1) * _PART), part.astype(many[0].dtype).T
+        for bits, total in zip(many, totals, strict=True):
+            total += bits[..., here] @ turned[: max(0, bits.shape[-1] - here.start)]
+    return totals

@@ -136,13 +136,16 @@ class RowEquations:
     ) -> Residues:
         """Products of every two rows of a group over these columns, or ``linear`` sums of rows, weighted by alpha.
 
-        No such number is beyond ``most``. They are cut into limbs of 18 bits: their sums over all groups, of which
-        there are at most 2^13, are below 2^52 and reduced once.
+        No such number is beyond ``most``. Where sums over the groups of a block are not exact as floats, they are cut
+        into limbs of 18 bits: as a block has at most 2^13 groups, these sums are below 2^52.
         """
         system, m, done = self.system, self.first, 0
-        flat = self.alpha.reshape(-1, self.groups)
+        shape, flat = (len(system.primes), self.repeated, -1), self.alpha.reshape(-1, self.groups)
+        groups = 1 + max(-(-len(block) // m) for block in blocks)
+        exact = most * (system.primes[0] // 2) * groups < 2**53 - system.primes[0]
         totals = [
-            np.zeros((len(flat), m if linear is not None else m * m)) for _ in range(0, most.bit_length() + 1, _LIMB)
+            np.zeros((len(flat), m if linear is not None else m * m))
+            for _ in range(0, 1 if exact else most.bit_length() + 1, _LIMB)
         ]
         step = max(1, _AT_ONCE // m**2)
         for block in blocks:
@@ -158,10 +161,11 @@ class RowEquations:
                     left = high
                 totals[-1] += alpha @ left
                 done += len(rows)
+            for total in totals:
+                system.reduce(total.reshape(shape), passes=2)
         found = np.zeros((len(system.primes), self.repeated, totals[0].shape[1]))
         for limb, total in enumerate(totals):
-            part = system.reduce(total.reshape(found.shape), passes=2)
-            found += system.reduce(part * system.constant(1 << (_LIMB * limb), 3))
+            found += system.reduce(total.reshape(shape) * system.constant(1 << (_LIMB * limb), 3))
         return system.reduce(found)
 
     def _bit_products(self, rows: NDArray[np.float64]) -> tuple[Residues, Residues]:

@@ -45,31 +45,29 @@ def take_apart(numbers: Numbers, below: int = LARGEST) -> Numbers:
 def _search(numbers: Numbers, out: Numbers, below: int) -> None:
     four = out.shape[1] == 4
     table = _two_squares(min(_TABLE, 1 << (below.bit_length() // 2 + 7)))
-    left = np.arange(len(numbers))
+    roots = np.floor((np.sqrt(4 * numbers + 1) - 1) / 2)
+    roots -= roots * (roots + 1) > numbers  # the float root may be one too large
+    left, last = np.arange(len(numbers)), len(table) - 1
     # With a fourth square all pairs come in turn, so a small number meets every sum that it has.
     steps = ((i, further - i) for further in count() for i in range(further + 1)) if four else ((i, 0) for i in count())
     while left.size:
         i, j = next(steps)
-        here = numbers[left]
-        root = np.floor((np.sqrt(4 * here + 1) - 1) / 2)
-        root -= root * (root + 1) > here  # the float root may be one too large
-        a = root - i
-        rest = here - a * (a + 1)
-        fourth = np.floor(np.sqrt(np.abs(rest))) - j if four else np.zeros(left.size)
-        rest -= fourth * fourth
-        possible = (a >= 0) & (fourth >= 0)
-        within = possible & (rest < len(table))
-        both = table[np.where(within, rest, 3).astype(np.int64)]  # 3 is no sum of two squares
-        if not four:
-            for beyond in np.flatnonzero(possible & ~within):
+        a = roots - i
+        rest = numbers - a * (a + 1)
+        if four:
+            fourth = np.floor(np.sqrt(np.abs(rest))) - j
+            rest -= fourth * fourth
+            rest[(a < 0) | (fourth < 0) | (rest > last)] = 3  # no sum of two squares
+        both = table.take(rest.astype(np.int32), mode="clip")
+        if rest.max() > last:
+            for beyond in np.flatnonzero(rest > last):
                 both[beyond] = _larger_root(int(rest[beyond]))
-        found = both >= 0
-        b = both[found].astype(np.float64)
-        where = left[found]
+        found, others = np.flatnonzero(both >= 0), np.flatnonzero(both < 0)
+        b, where = both[found].astype(np.float64), left[found]
         out[where, 0], out[where, 1], out[where, 2] = a[found], b, np.sqrt(rest[found] - b * b)
         if four:
             out[where, 3] = fourth[found]
-        left = left[~found]
+        left, numbers, roots = left[others], numbers[others], roots[others]
 
 
 def _larger_root(number: int) -> int:

@@ -173,9 +173,14 @@ class JointSum(ABC, Generic[AnySum]):
             found.append((several["left"], several["right"], together))
         return found
 
-    def proof_rows(self, owner: str, dealt: Whole, reduce: Callable[[Whole], Whole] = lambda values: values) -> Whole:
-        """Dealt rows, or shares of them, as an owner's proof is about them; ``reduce`` is modulo primes, for shares."""
-        return dealt
+    def proof_rows(
+        self, owner: str, dealt: Whole, reduce: Callable[[Whole], Whole] = lambda values: values
+    ) -> Sequence[Whole]:
+        """Dealt rows, or shares of them, as an owner's proof is about them: matrices that stand side by side.
+
+        ``reduce`` is the reduction modulo primes, for shares.
+        """
+        return [dealt]
 
     # --- the result
 

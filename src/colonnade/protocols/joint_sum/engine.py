@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from colonnade.mpc import ShareEngine, Shares, concatenate_columns
 from colonnade.mpc.residues import Residues
 from colonnade.mpc.shamir import neighbours, to_polynomial_share
-from colonnade.mpc.verification.claims import OuterProductClaim
+from colonnade.mpc.verification.claims import ClaimBlock, OuterProductClaim
 from colonnade.mpc.verification.input_proofs import InputProofs
 from colonnade.protocols.committee_task import JointSumTask
 from colonnade.protocols.iteration import RoundCounter
@@ -187,7 +187,7 @@ class CheckedSumSeat(SumSeat):
 
     def _begin(self) -> None:
         self.blocks: list[Sources] = []
-        self.proven: dict[str, list[Shares]] = {owner: [] for owner in self.task.proven}
+        self.proven: dict[str, list[ClaimBlock]] = {owner: [] for owner in self.task.proven}
         """What owners prove something of, block by block."""
 
     @property
@@ -198,8 +198,8 @@ class CheckedSumSeat(SumSeat):
     def _dealt_by(self, owner: str, shape: tuple[int, int], mine: Shares | None) -> Shares:
         dealt = self.wide.dealt_by(owner, shape, mine)
         if owner in self.proven:
-            values = self.declared.proof_rows(owner, dealt.values, self.wide.engine.system.reduce)
-            self.proven[owner].append(Shares(values, dealt.degree))
+            parts = self.declared.proof_rows(owner, dealt.values, self.wide.engine.system.reduce)
+            self.proven[owner].append([Shares(values, dealt.degree) for values in parts])
         return Shares(dealt.values[: len(self.engine.system.primes)], dealt.degree)
 
     def _received(self, rows: int, mine: Shares | None) -> Sources:
@@ -373,7 +373,8 @@ class CommitteeEngine:
                         dealt = own.dealt(whole)
                         mine = me.engine.deal(dealt, parts=True) if task.in_parts else me.engine.deal(dealt)
                     if me.name in task.proven:
-                        window.append(self.declared.proof_rows(me.name, dealt))
+                        parts = self.declared.proof_rows(me.name, dealt)
+                        window.append(np.hstack(parts) if len(parts) > 1 else parts[0])
                 with me.meter.phase("own block"):
                     own.add(whole)
             if seat:

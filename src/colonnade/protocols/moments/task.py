@@ -433,14 +433,8 @@ class Moments(JointRows, JointSumTask):
     def rows_per_block(self) -> int:
         """How many rows are dealt at a time: as many as fit the largest message of an owner, or of a seat if hidden."""
         widest = self.width if self.hidden else max(len(block.columns) for block in self.blocks)
-        return max(
-            1,
-            min(
-                self.block_rows,
-                self.rows_per_window,
-                LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes)),
-            ),
-        )
+        fitting = LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))
+        return self.block_of(min(self.block_rows, fitting))
 
     @property
     def possible_proofs(self) -> tuple[Inputs, ...]:
@@ -472,7 +466,7 @@ class Moments(JointRows, JointSumTask):
         """
         most = CLAIMED_ROWS if not self.trust.proven else WINDOW_ROWS
         fitting = MOST_HELD // (8 * len(self.for_sums.primes) * self.width * (1 + self.hidden))
-        return self.window_of(max(8192, min(most, fitting)))
+        return max(8192, min(most, fitting))
 
     @property
     def opened_degree(self) -> int:
