@@ -81,7 +81,7 @@ def test_the_games_notice_a_proof_of_bounds_that_does_not_look_at_sums_of_bits(m
     """The liar makes every equation true modulo every prime: only that its bits are large gives it away."""
     cheat = "a number a thousand times its bound, with squares and bits modulo every prime"
     assert row("proof of bounds", cheat, trials=1).caught == 1
-    monkeypatch.setattr(input_proofs.InputRanges, "window", property(lambda self: (-(2**999), 2**999)))
+    monkeypatch.setattr(input_proofs.ProofWindow, "hidden", property(lambda self: (-(2**999), 2**999)))
     assert row("proof of bounds", cheat, trials=1).missed == 1
 
 
