@@ -301,7 +301,7 @@ def overdealt(declare: type[JointSum[Any]], how: Overdealing) -> type[JointSum[A
         system: ResidueSystem = self.task.committee.system
         rows = how.proven(mine.dealt_honestly, dealt)
         found = declare.proof_rows(self, owner, np.array(system.to_residues(rows)), system.reduce)
-        return np.asarray(system.to_integers(found, system.modulus // 2))
+        return [np.asarray(system.to_integers(part, system.modulus // 2)) for part in found]
 
     return type(declare.__name__, (declare,), {"own": staticmethod(own), "proof_rows": proof_rows})
 

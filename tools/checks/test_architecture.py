@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 LONGEST, SHORT = 800, 180
-STATEMENTS, FILES = 62_200, 450
+STATEMENTS, FILES = 62_784, 450
 DOCSTRING_LINES = 0.91
 """Of a function, on average: fewer of them are no way to be smaller."""
 MASKED = {

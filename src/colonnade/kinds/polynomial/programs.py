@@ -147,9 +147,11 @@ class MonomialsSum(JointSum[Polynomials]):
                 columns, made = zip(*pairs, strict=True)
                 yield ((number, columns),), ((number, (place[((variable, 1),)],)),), ((number, made),)
 
-    def proof_rows(self, owner: str, dealt: Whole, reduce: Callable[[Whole], Whole] = lambda values: values) -> Whole:
+    def proof_rows(
+        self, owner: str, dealt: Whole, reduce: Callable[[Whole], Whole] = lambda values: values
+    ) -> Sequence[Whole]:
         """Of what is dealt, the columns alone, as their proofs are about them."""
-        return self.task.dealt_columns[owner].of_rows(dealt, reduce)
+        return [self.task.dealt_columns[owner].of_rows(dealt, reduce)]
 
     @cached_property
     def _by_last(self) -> dict[int, list[int]]:
