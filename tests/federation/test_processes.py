@@ -527,7 +527,10 @@ def test_a_study_whose_participants_connect_to_each_other_is_counted_and_traced(
     for name in (*PARTIES, HUB):
         ended = 'colonnade_attempts_total{ended="finished"}'
         until(lambda name=name, ended=ended: samples(watched, name).get(ended) == 1, f"{name} to count its attempt")
-    until(lambda: samples(watched, HUB)["colonnade_relayed_bytes_total"] > 0, "the hub to count what it carried")
+    until(
+        lambda: samples(watched, HUB, token(watched, HUB))["colonnade_relayed_bytes_total"] > 0,
+        "the hub to count what it carried",
+    )
     left, config = samples(watched, "shop", token(watched, "shop")), watched.config("shop")
     least = min(cap.remaining for cap in config.open_ledger().remaining(config.caps) if cap.who == "analyst")
     assert left['colonnade_epsilon_left{days="0",observer="analyst"}'] == least < 2.0
