@@ -330,7 +330,7 @@ def test_a_policy_can_insist_on_seats_that_check_each_other_and_not_on_what_ther
     path.write_text(text.replace('# security = "active" ', 'security = "active" '))
     with raises(errors.PolicyError, "PO018", "bank"):
         world.config().check(unchecked)
-    unchecked.path.write_text(unchecked.path.read_text().replace("semi-honest", "active"))
+    unchecked.path.write_text(f'inputs = "unproven"\n{unchecked.path.read_text()}'.replace("semi-honest", "active"))
     checked = Study.load(unchecked.path)
     world.config().check(checked)
     for inputs in ("unproven", "proven"):
@@ -338,7 +338,7 @@ def test_a_policy_can_insist_on_seats_that_check_each_other_and_not_on_what_ther
         with raises(*((errors.PolicyError, "PO861", "bank") if inputs == "proven" else (errors.StudyError, "ST573"))):
             world.config().check(checked)
     assert checked.trust.inputs == "unproven"
-    checked.path.write_text('inputs = "proven"\n' + checked.path.read_text())
+    checked.path.write_text(checked.path.read_text().replace('inputs = "unproven"\n', ""))
     world.config().check(Study.load(checked.path))
 
 
