@@ -166,6 +166,21 @@ def test_what_models_do_where_nobody_says(model, security, possible):
     assert (task.trust.security, task.trust.inputs, task.possible_proofs) == (security, usual, possible)
 
 
+@pytest.mark.parametrize("method", ["moments", "power"])
+def test_numbers_that_are_too_long_for_a_proof_are_not_proven(method):
+    model = PCA(1, epsilon=1.0, method=method, gamma=2**26, rows_at_most=100)
+    task = model.plan_as_requested(Roster.of(SCHEMAS | {"c": ILL}, security=None))
+    assert (task.trust.security, task.trust.inputs, task.possible_proofs) == ("active", "unproven", ("unproven",))
+
+
+def test_a_total_says_as_every_study_does_that_it_rests_on_unproven_bounds():
+    for given, status in (({}, "proven"), ({"inputs": "unproven"}, "if owners keep their bounds")):
+        federation_ = people(security="active", **given)
+        fitted = PCA(1, epsilon=1.0, method="moments").fit(federation_)
+        for told in (fitted.privacy_, federation_.privacy_):
+            assert {row.status for row in told.rows} - {"no guarantee"} == {status}
+
+
 def test_a_federation_refuses_what_it_cannot_have():
     for given, said in (
         ({"security": "covert"}, ("ST078", "semi-honest", "active", "covert")),

@@ -211,7 +211,8 @@ def _row(sight: CrossStudyViews, who: CrossStudyObserver, delta: float) -> State
     relation = sight.relation(who, range(len(sight.studies)))
     if set(observer.names) - {COORDINATOR}:
         relation = Adjacency.REPLACE_OTHERS  # as it is printed: in what is counted it is a replaced row
-    return account_row(observer, relation, sight.all_views(who), delta)
+    assumed = any(study.trust.bounds_assumed and study.events for study in sight.studies)
+    return account_row(observer, relation, sight.all_views(who), delta, assumed=assumed)
 
 
 def _digest(told: DisclosedStudy) -> str:

@@ -173,6 +173,11 @@ class Trust:
         return self.security == "active"
 
     @property
+    def bounds_assumed(self) -> bool:
+        """Whether figures that hold although some deviate rest on bounds that owners keep without a proof."""
+        return self.active and self.inputs == "unproven"
+
+    @property
     def proven(self) -> bool:
         """Whether owners prove that what they deal keeps its bounds."""
         return self.inputs == "proven"

@@ -351,11 +351,11 @@ def _row(
 ) -> StatementRow:
     seen = views(events, observer, trust, missing)
     broken = trust.broken(observer) or ""
-    row = account_row(observer, trust.adjacency(observer), seen, delta, broken=broken, others=others)
+    assumed = trust.bounds_assumed
+    row = account_row(observer, trust.adjacency(observer), seen, delta, broken=broken, others=others, assumed=assumed)
     if row.theorem and (trust.missing if missing is None else missing):
         row = replace(row, theorem=f"{row.theorem}, {MISSING}")
-    unsure = trust.active and trust.inputs == "unproven" and row.status == PROVEN
-    return replace(row, missing=missing, status=BOUNDED if unsure else row.status)
+    return replace(row, missing=missing)
 
 
 def _missing_noise(events: tuple[Event, ...], trust: Trust, delta: float) -> Iterator[StatementRow]:
@@ -377,13 +377,20 @@ def _missing_noise(events: tuple[Event, ...], trust: Trust, delta: float) -> Ite
 
 
 def account_row(
-    observer: Observer, adjacency: Adjacency, seen: Sequence[View], delta: float, *, broken: str = "", others: int = 0
+    observer: Observer,
+    adjacency: Adjacency,
+    seen: Sequence[View],
+    delta: float,
+    *,
+    broken: str = "",
+    others: int = 0,
+    assumed: bool = False,
 ) -> StatementRow:
-    """The row of an observer who sees this, which must all be under one relation."""
+    """The row of an observer who sees this, which must all be under one relation; ``assumed``: bounds of owners are."""
     bound = accountant.epsilon(seen, delta)
     reason = bound.reason or broken
     doubts = sorted({view.unproven for view in seen if view.unproven})
-    status = NO_GUARANTEE if math.isinf(bound.epsilon) else PUBLISHED if doubts else PROVEN
+    status = NO_GUARANTEE if math.isinf(bound.epsilon) else PUBLISHED if doubts else BOUNDED if assumed else PROVEN
     theorems = sorted({view.theorem for view in seen if view.theorem} | {bound.theorem} - {""})
     return StatementRow(
         observer=observer,

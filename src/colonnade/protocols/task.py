@@ -104,7 +104,7 @@ class PricedTask(RevealingTask):
     why_not_active: ClassVar[str | None] = "has no checks of what others compute"
     """Why security cannot be active, as the end of a sentence that begins with the study; ``None``: it can."""
     active_by_default: ClassVar[bool] = False
-    """Whether security is active where nobody says: where checks cost at most half of the work again."""
+    """Whether security is active where nobody says: where checks alone cost at most half of the work again."""
     proofs: ClassVar[tuple[Inputs, ...]] = ("unproven",)
     """How owners can prove that what they deal keeps its bounds where security is active, the usual way first."""
 

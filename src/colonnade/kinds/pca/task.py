@@ -17,8 +17,10 @@ from typing import Any, ClassVar
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.kinds.pca.sensitivity import changed_products_sensitivity, products_sensitivity
 from colonnade.mpc.verification.input_proofs import ColumnGroup, bounded_norm
+from colonnade.mpc.verification.three_squares import LARGEST
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.noise_laws import CLOSEST_TO_GAUSSIAN, NormalLawName
+from colonnade.privacy.observers import Inputs
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.protocols.committee_task import IterativeTask
 from colonnade.protocols.cost import ShareCounts
@@ -70,6 +72,11 @@ class SubspaceIteration(JointRows, IterativeTask):
     why_not_active = None
     active_by_default = True
     proofs = ("proven", "unproven")
+
+    @property
+    def possible_proofs(self) -> tuple[Inputs, ...]:
+        """Proofs are about numbers whose squares are short."""
+        return self.proofs if max(map(self.block_norm_squared, self.blocks)) < LARGEST else ("unproven",)
 
     @cached_property
     def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:

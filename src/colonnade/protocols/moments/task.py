@@ -31,6 +31,7 @@ from colonnade.mpc.verification.input_proofs import (
     binary_columns,
     bounded_norm,
 )
+from colonnade.mpc.verification.three_squares import LARGEST
 from colonnade.privacy import (
     Budget,
     Event,
@@ -438,8 +439,12 @@ class Moments(JointRows, JointSumTask):
 
     @property
     def possible_proofs(self) -> tuple[Inputs, ...]:
-        """Laplace noise rests on sums of magnitudes, which no proof is about, and promises without a delta."""
-        return ("unproven",) if self.pure else self.proofs
+        """Laplace noise rests on sums of magnitudes, which no proof is about, and promises without a delta.
+
+        Proofs are about numbers whose squares are short.
+        """
+        short = max(map(self.block_norm_squared, self.blocks)) < LARGEST
+        return self.proofs if short and not self.pure else ("unproven",)
 
     @cached_property
     def proof_groups(self) -> Mapping[str, Sequence[ColumnGroup]]:
