@@ -15,11 +15,10 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, ProtocolError
+from colonnade.errors import ProtocolError
 from colonnade.mpc import Shares
 from colonnade.mpc.residues import Integers
 from colonnade.mpc.verification.input_proofs import (
-    MOST_PROOFS,
     WINDOW_ROWS,
     InputProofs,
     InputRanges,
@@ -190,7 +189,6 @@ class RoundProofs:
     def __init__(self, me: Role, proven: Mapping[str, InputRanges]) -> None:
         self._me, self._proven = me, proven
         self._takes_part = bool(proven) and (me.engine.has_seat or me.name in proven)
-        self._ended = 0
         self._most = min((each.rows for each in proven.values()), default=0)
         self._begin()
 
@@ -216,11 +214,6 @@ class RoundProofs:
         """Prove, and verify at a seat, what was dealt since the last proof; seats settle their claims later."""
         if not self._sizes:
             return
-        self._ended += 1
-        if self._ended * len(self._proven) > MOST_PROOFS:
-            raise CapacityError(
-                "there are more rows than the proofs of their bounds were planned for: state their number [CA028]"
-            )
         engine = self._me.engine
         own = self._own if engine.name in self._proven else None
         with self._me.meter.phase("prove"):

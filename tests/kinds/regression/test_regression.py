@@ -483,6 +483,15 @@ def test_auto_takes_the_first_of_the_forecast():
     assert forecasts(20)["functional"].error > 3 * forecasts(20)["one-shot"].error
 
 
+def test_more_people_than_were_stated_are_learned_from_and_their_bounds_proven():
+    rng, people = np.random.default_rng(3), 700
+    schemas = {"a": Schema({"x": number(-1, 1)}), "b": Schema({"y": number(-1, 1)}), "c": Schema({"ill": flag()})}
+    tables = {"a": {"x": rng.uniform(-1, 1, people)}, "b": {"y": rng.uniform(-1, 1, people)}}
+    tables["c"] = {"ill": rng.integers(0, 2, people).astype(float)}
+    model = LogisticRegression(label="c.ill", method="sqm", rows=200, epsilon=4.0).fit(federation(tables, schemas))
+    assert (model.privacy_.trust.inputs, model.coef_.size) == ("proven", 2)
+
+
 def test_without_rows_gradients_are_left_out():
     found = forecasts()
     assert set(found) == {"one-shot", "functional"}

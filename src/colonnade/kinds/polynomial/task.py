@@ -300,7 +300,7 @@ class Polynomials(JointSumTask):
     @cached_property
     def layout(self) -> MonomialLayout:
         """What each owner computes alone, and what is multiplied on shares."""
-        return split_monomials(self.program, self.holder, proven=self.trust.inputs == "proven")
+        return split_monomials(self.program, self.holder, proven=self.trust.proven)
 
     @cached_property
     def schedule(self) -> ProductSchedule:
@@ -407,7 +407,7 @@ class Polynomials(JointSumTask):
     @cached_property
     def dealt_columns(self) -> Mapping[str, DealtColumns]:
         """For each owner that proves something of its rows, the columns of which it does."""
-        if self.trust.inputs != "proven":
+        if not self.trust.proven:
             return {}
         found = {}
         for index, factors in self.layout.factors.items():

@@ -98,7 +98,7 @@ class GradientTask(JointRows, IterativeTask):
     @property
     def proof_rows(self) -> int:
         """Some blocks of rows."""
-        return rows_proven(self, min(self.rows_at_most, 2 * self.rows), self.block_rows)
+        return rows_proven(self, self.rows_at_most, self.block_rows)
 
     @property
     def rounds_figures(self) -> dict[str, Any]:
